@@ -22,7 +22,7 @@ def make_statuses(session: str, numbers: range) -> list[Message]:
 
 
 def make_status(session: str, n: int) -> Message:
-    """The n-th status of an aircraft: it departs and arrives in turn."""
+    """Make the n-th status of an aircraft: it departs and arrives in turn."""
     event = {
         "status": ("departed", "arrived")[n % 2],
         "flight": f"UA{n // 2}",

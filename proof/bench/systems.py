@@ -1,4 +1,4 @@
-"""What is compared: this product and two well-known patterns, each an app for the local cloud."""
+"""The systems that are compared: this product and two patterns, each an app for the local cloud."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -24,7 +24,7 @@ class PhaseInterval:
 
 @dataclass(frozen=True, slots=True)
 class RunTimeline:
-    """What happened; every time is in seconds since the epoch, `waiting` by region."""
+    """The course of a run; every time is in seconds since the epoch, `waiting` by region."""
 
     phases: tuple[PhaseInterval, ...]
     faults: tuple[FaultInterval, ...]
@@ -77,7 +77,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What the chart draws, in bins of `step` seconds since the run began.
+    """The content of the chart, in bins of `step` seconds since the run began.
 
     `rates` are effects a second by region, `latencies` those of the messages accepted in a bin,
     None where there were none, and `pending` accepted messages without an effect at its end.
@@ -130,7 +130,7 @@ def compute_figures(history: RunHistory, timeline: RunTimeline) -> RunFigures:
 
 
 def summarize(waits: Sequence[float]) -> Latency | None:
-    """Median and 99th percentile, each the smallest value that so many are not above."""
+    """Return median and 99th percentile, each the smallest value that so many are not above."""
     if not waits:
         return None
     ordered = sorted(waits)

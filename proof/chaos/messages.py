@@ -1,4 +1,4 @@
-"""What the processes of a run agree on: message types, queues, settings, and the digest chain.
+"""The names that a run's processes agree on: message types, queues, settings, and the digest chain.
 
 The digest chain of a session says in one short text which messages were applied, in which order.
 """
@@ -28,5 +28,5 @@ def hash_content(message_type: str, body: bytes) -> str:
 
 
 def extend_chain(before: str, message_id: str, content: str) -> str:
-    """The chain after one more message, of this id and content hash."""
+    """Return the chain after one more message, of this id and content hash."""
     return sha256(f"{before}\n{message_id}\n{content}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What a run was asked to do, and the files that it leaves."""
+"""The settings of a run, and the files that it leaves."""
 
 import json
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class ChaosOptions:
 
     @property
     def messages_max(self) -> int:
-        """How many messages are made: as many as asked for, or more than the time allows."""
+        """The number of messages made: as many as asked for, or more than the time allows."""
         return self.messages or int(self.seconds * self.rate)
 
     def store(self) -> None:

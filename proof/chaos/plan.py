@@ -44,7 +44,7 @@ class PlannedFault:
 
     @property
     def event(self) -> str:
-        """What is told when it happens, which may be later than planned."""
+        """The sentence that is told when a fault happens, which may be later than planned."""
         return f"{', '.join(self.components)}: {self.what}, for {self.seconds:.1f} s"
 
     @property
@@ -66,7 +66,7 @@ class PlannedFault:
 
     @property
     def is_refusal(self) -> bool:
-        """Whether queues refuse what is sent as if a person had to change something."""
+        """Return whether queues refuse what is sent as if a person had to change something."""
         return self.fault.get("operation") == "send" and self.fault.get("status") in REFUSALS
 
     @property
@@ -133,7 +133,7 @@ BUS_DEGRADATIONS = (
 def plan_outages(
     seed: int, regions: tuple[str, str], pause_factor: float = 1.0
 ) -> Iterator[PlannedFault]:
-    """Everything that can be taken away, in mixed order, again and again."""
+    """Yield everything that can be taken away, in mixed order, again and again."""
     # The word in the seed is part of every plan that was ever noted: another would change them all.
     chance = random.Random(f"blows {seed}")  # noqa: S311 - a replayable choice, not a secret
 
@@ -149,7 +149,7 @@ def plan_outages(
 def plan_degradations(
     seed: int, regions: tuple[str, str], pause_factor: float = 1.0
 ) -> Iterator[PlannedFault]:
-    """Faults of the store and of both namespaces, in mixed order, again and again."""
+    """Yield faults of the store and of both namespaces, in mixed order, again and again."""
     chance = random.Random(f"squalls {seed}")  # noqa: S311 - a replayable choice, not a secret
     aims = [("cosmos.journal", degradation) for degradation in STORE_DEGRADATIONS for _ in regions]
     aims += [(f"servicebus.{name}", one) for one in BUS_DEGRADATIONS for name in regions]
@@ -165,7 +165,7 @@ def plan_degradations(
 def make_fault(
     component: str, degradation: Degradation, lasts: float, chance: random.Random
 ) -> Mapping[str, object]:
-    """The fault as the control endpoint takes it; it ends by itself."""
+    """Return the fault as the control endpoint takes it; it ends by itself."""
     operation = chance.choice(degradation.operations)
     fault: dict[str, object] = {
         "component": component,

@@ -117,7 +117,7 @@ class SenderProcess:
         self.child.stop()
 
     def is_finished(self) -> bool:
-        """Whether everything is sent; raises ChildFailed when it ended badly by itself."""
+        """Return whether everything is sent; raises ChildFailed when it ended badly by itself."""
         child = self.child
         if not self.is_wanted or child.is_running:
             return False

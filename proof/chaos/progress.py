@@ -1,4 +1,4 @@
-"""How a run goes: what happens is recorded, progress is counted, and both are shown."""
+"""The progress of a run: what happens is recorded, progress is counted, and both are shown."""
 
 import time
 from collections import Counter

@@ -83,7 +83,7 @@ class RecordedQueue:
                 await receiver.complete_message(message)
 
     def line(self, message: ServiceBusReceivedMessage) -> dict[str, Any]:
-        """What was received; the fingerprint is of every byte that the sender chose."""
+        """Write down what was received; the fingerprint is of every byte that the sender chose."""
         body = b"".join(bytes(section) for section in message.body)
         # The SDK hands out application properties as bytes.
         found = message.application_properties or {}

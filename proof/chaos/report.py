@@ -57,7 +57,7 @@ class ChaosReport:
 
     @property
     def outages(self) -> set[tuple[str, float]]:
-        """What was taken away and when, once where it struck several components."""
+        """The outages by kind and beginning, each once where it struck several components."""
         return {(fault.what, fault.begin) for fault in self.timeline.faults if is_outage(fault)}
 
     @property
@@ -192,7 +192,7 @@ def draw_run(timeline: RunTimeline, figures: RunFigures) -> str:
 def order_lanes(
     faults: Sequence[FaultInterval], regions: tuple[str, ...]
 ) -> list[tuple[str, bool]]:
-    """The lanes from above, by component and whether it was taken away or degraded.
+    """Return the lanes from above, by component and whether it was taken away or degraded.
 
     Who sends comes first, then what carries, who works, and what remembers.
     """
@@ -241,7 +241,7 @@ def draw_faults(panel: "Axes", timeline: RunTimeline, lanes: Sequence[tuple[str,
 def find_place(
     fault: FaultInterval, timeline: RunTimeline, pixels_per_second: float
 ) -> float | None:
-    """Where the name of a fault is written whole: in its bar, behind it, or not at all."""
+    """Return where the name of a fault is written whole: in its bar, behind it, or not at all."""
     others = (one for one in timeline.faults if one.component == fault.component)
     free = min((one.begin for one in others if one.begin > fault.begin), default=timeline.end)
     needed = (len(fault.what) + 2) * LETTER_PIXELS / pixels_per_second

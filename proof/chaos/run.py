@@ -86,7 +86,7 @@ def run(options: ChaosOptions) -> int:
 
 
 def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
-    """What queues and journal hold, read with the control endpoint and plain azure-cosmos.
+    """Read what queues and journal hold, with the control endpoint and plain azure-cosmos.
 
     Only what the outputs cannot tell: what is left to do, where each session stands, how much is
     kept, and how many entries of each session are older than OLD_SECONDS.
@@ -112,7 +112,7 @@ def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
 
 
 def is_idle(cloud: CloudProcess) -> bool:
-    """Whether nothing is left to do in any queue, nor in the journal, as far as can be seen."""
+    """Return whether nothing is left to do in any queue or the journal, as far as can be seen."""
     try:
         depths = cloud.control.read_depths().values()
         queues = [queue for region in depths for queue in region.values()]
@@ -180,7 +180,7 @@ class ChaosRun:
             time.sleep(POLL_SECONDS)
 
     def part(self) -> float:
-        """How much of the run is done, from 0 to 1: of its time, or of its messages.
+        """Return how much of the run is done, from 0 to 1: of its time, or of its messages.
 
         What does not change any more is done: the checker will say what it lacks.
         """
@@ -192,7 +192,7 @@ class ChaosRun:
         return self.count_effects() / self.options.messages
 
     def count_effects(self) -> int:
-        """How many messages have an effect that came out of the region that is ahead."""
+        """Return how many messages have an effect that came out of the region that is ahead."""
         return max(self.progress.effects.values(), default=0)
 
     def enter(self, phase: RunPhase) -> None:

@@ -43,7 +43,7 @@ log = logging.getLogger("proof.chaos.sender")
 
 @dataclass
 class SendRate:
-    """How fast to send: so many messages a second, and none while the queues are too full."""
+    """A limit on sending: so many messages a second, and none while the queues are too full."""
 
     rate: float
     control: ControlClient
@@ -150,7 +150,7 @@ def read_safe(ledger: Path) -> Mapping[str, int]:
 
 
 def make_lanes(workload: Path, safe: Mapping[str, int]) -> list[deque[PublishOperation]]:
-    """What is left to send; a session is always in the same lane."""
+    """Return what is left to send; a session is always in the same lane."""
     lanes: defaultdict[int, deque[PublishOperation]] = defaultdict(deque)
     for operation in map(PublishOperation.parse, read_lines(workload)):
         if operation.first >= safe.get(operation.session, 0):

@@ -66,7 +66,7 @@ def write_workload(path: Path, messages: int, operation_max: int, seed: int) -> 
 
 
 def read_longest_histories(sessions: int) -> Iterator[tuple[str, list[str]]]:
-    """The statuses of the aircraft that fly most, as bodies in their order."""
+    """Yield the statuses of the aircraft that fly most, as bodies in their order."""
     rows = [row for row in flights.read_rows(flights.default_source()) if row is not None]
     flown = Counter(row[TAIL_NUMBER] for row in rows if row[TAIL_NUMBER])
     busiest = sorted(flown.items(), key=lambda one: (-one[1], one[0] or ""))[:sessions]
@@ -86,7 +86,7 @@ def read_longest_histories(sessions: int) -> Iterator[tuple[str, list[str]]]:
 def add_poison(
     session: str, bodies: Sequence[str], chance: random.Random
 ) -> Iterator[WorkloadMessage]:
-    """A session's messages: its statuses, and here and there one that is sent to fail."""
+    """Yield a session's messages: its statuses, and here and there one that is sent to fail."""
     for place, body in enumerate(bodies):
         if not chance.randrange(FAILING_EVERY):
             yield WorkloadMessage(make_id(session, place, FAILING), FAILING, body)

@@ -53,7 +53,7 @@ class StoredEntry:
 
 
 def is_entry(document: Mapping[str, Any]) -> bool:
-    """Whether a document is an entry of a session; the journal holds other kinds beside."""
+    """Return whether a document is an entry of a session; the journal holds other kinds beside."""
     return document.get("kind") == "entry"
 
 
@@ -86,14 +86,14 @@ class HeldMessage:
 
 
 def read_parked(document: Mapping[str, Any]) -> HeldMessage | None:
-    """The message that a document keeps until those before it are there."""
+    """Return the message that a document keeps until those before it are there."""
     if document.get("kind") == "parked":
         return HeldMessage(document["session"], document["message"]["id"])
     return None
 
 
 def read_pending(document: Mapping[str, Any]) -> Iterator[HeldMessage]:
-    """The messages of a document whose copies are still to be delivered."""
+    """Yield the messages of a document whose copies are still to be delivered."""
     if name_pending(document):
         for batch in document.get("outbox", {}).get("parcels", ()):
             for message in batch["messages"]:
@@ -126,7 +126,7 @@ class StoredJournal:
 
 @dataclass(frozen=True, slots=True)
 class DemoHistory:
-    """What is checked: what was sent, what was stored, and what was left over.
+    """The input of the checker: what was sent, what was stored, and what was left over.
 
     `parked` are messages that the journal keeps until it is their turn; `pending` names documents
     with something still to deliver, and `pending_messages` is what they hold; `queued` is what each
@@ -144,7 +144,7 @@ class DemoHistory:
     is_fed: bool = True
 
     def held(self) -> set[HeldMessage]:
-        """The messages that are anywhere: with an entry, or on their way to one."""
+        """Return the messages that are anywhere: with an entry, or on their way to one."""
         applied = (
             HeldMessage(entry.session, message.id)
             for entry in self.entries
@@ -153,7 +153,7 @@ class DemoHistory:
         return {*applied, *self.parked, *self.pending_messages, *chain(*self.queued.values())}
 
     def completed(self) -> list[StoredEntry]:
-        """The entries that stand for effects, in journal order within each session."""
+        """Return the entries that stand for effects, in journal order within each session."""
         done = [entry for entry in self.entries if entry.status is StoredStatus.COMPLETED]
         return sorted(done, key=lambda entry: (entry.session, entry.position))
 
@@ -185,7 +185,7 @@ class BreachCount:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was sent, what took effect, and one result for every way to break a promise.
+    """The numbers of messages and effects, and one result for every way to break a promise.
 
     Of a run that is not over, what is left undone is unfinished and breaks nothing.
     """
@@ -204,7 +204,7 @@ class CheckResult:
         return tuple(one for one in self.results if one.count and self.is_left(one))
 
     def is_left(self, result: BreachCount) -> bool:
-        """Whether a result says what a run that was broken off did not come to."""
+        """Return whether a result says what a run that was broken off did not come to."""
         return not self.is_over and result.breach in LEFT
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a run: plain lines or a live display, then a summary."""
+"""The displays of a run for a person: plain lines or a live display, then a summary."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What a run was asked to do, and the directory that it keeps everything in."""
+"""The settings of a run, and the directory that it keeps everything in."""
 
 import json
 from contextlib import AbstractContextManager

@@ -64,7 +64,7 @@ def build_page(result: DemoResult) -> ReportPage:
 
 
 def tell_story(result: DemoResult) -> str:
-    """What was done, and which settings were not the product's defaults."""
+    """Tell what was done, and which settings were not the product's defaults."""
     killed = "no region was taken away"
     if result.options.kills:
         killed = "the region that leads was taken away meanwhile, and brought back"
@@ -157,7 +157,7 @@ def count_seconds(timeline: SampleTimeline) -> int:
 
 
 def find_active_span(timeline: SampleTimeline) -> tuple[float, float]:
-    """From when to when anything was sent, delivered or settled, with a margin on both sides."""
+    """Return from when to when anything was sent, delivered or settled, with a margin."""
     changes = [
         after
         for before, after in pairwise(timeline.samples)

@@ -1,4 +1,4 @@
-"""What a finished run came to, for the terminal and the report alike: checks, failover, costs."""
+"""The result of a finished run, for the terminal and the report alike: checks, failover, costs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,13 +36,13 @@ class OutagePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """When the primary was killed, and from when it was let back, in seconds since the epoch."""
+    """The outage of the primary, from its kill to its return, in seconds since the epoch."""
 
     killed_at: float
     recovered_at: float
 
     def phase(self, at: int) -> OutagePhase:
-        """The phase of an effect; the store's time is cut off to whole seconds."""
+        """Return the phase of an effect; the store's time is cut off to whole seconds."""
         if at <= self.killed_at:
             return OutagePhase.BEFORE
         return OutagePhase.DURING if at <= self.recovered_at else OutagePhase.AFTER
@@ -115,7 +115,7 @@ class RunCosts:
     abandons: int
 
     def per_message(self, amount: float) -> float:
-        """An amount divided by the messages of the run; 0 for a run without any."""
+        """Return an amount divided by the messages of the run; 0 for a run without any."""
         return amount / self.messages if self.messages else 0.0
 
 
@@ -191,11 +191,11 @@ class DemoResult:
 
     @property
     def lacks_rejects(self) -> bool:
-        """Whether the run was broken off before the feed could say what it rejected."""
+        """Return whether the run was broken off before the feed could say what it rejected."""
         return bool(self.stopped) and self.rejects.reported is None
 
     def unfinished(self) -> tuple[str, ...]:
-        """Why the run was broken off, if it was, and what it left undone.
+        """Return why the run was broken off, if it was, and what it left undone.
 
         No promise is broken by that, and nothing of it could be checked.
         """
@@ -211,7 +211,7 @@ class DemoResult:
 
     @property
     def hint(self) -> str:
-        """What a person does about a run that did not finish."""
+        """The advice to a person about a run that did not finish."""
         return (
             "This machine may be too busy: run it again without --fresh, and it goes on with what"
             " is left. If it stops at the same place again, --keep leaves everything up, so that"

@@ -54,7 +54,7 @@ GRACE_SECONDS = 5.0
 
 
 def read_journal(cloud: CloudProcess) -> StoredJournal:
-    """What the journal holds, by the plain Azure SDK.
+    """Read what the journal holds, by the plain Azure SDK.
 
     Reading costs request units like any client's; take the counters first.
     """
@@ -69,7 +69,7 @@ class FeedProcess:
     read: int = 0
 
     def is_finished(self) -> bool:
-        """Whether the feed has ended; raises ChildFailed when it ended badly."""
+        """Return whether the feed has ended; raises ChildFailed when it ended badly."""
         if self.child.is_running:
             return False
         if status := self.child.stop():
@@ -88,7 +88,7 @@ class FeedProcess:
                     yield line.decode(errors="replace").strip()
 
     def count_rejected(self) -> int | None:
-        """How many rows the feed says it rejected, or None when it did not come to its end."""
+        """Return how many rows the feed says it rejected, or None if it did not come to its end."""
         if not self.summary.exists():
             return None
         rejects: dict[str, int] = json.loads(self.summary.read_text())["rejects"]
@@ -115,7 +115,7 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended: the counters, what the queues and the journal hold.
+    """The end of a run: the counters, what the queues and the journal hold.
 
     Outage is None without kill; `stopped` says why the run was broken off, if it was.
     """
@@ -128,7 +128,7 @@ class RunEnd:
     stopped: str
 
     def as_history(self, sent: tuple[flights.FlightMessage, ...]) -> DemoHistory:
-        """What is checked of it."""
+        """Return what the checker is given of the end."""
         return DemoHistory(
             sent=sent,
             entries=self.journal.entries,
@@ -296,7 +296,7 @@ class DemoRun:
         return work.is_done and self._is_over(self._take_sample())
 
     def _look_at_journal(self) -> JournalWork | None:
-        """What is left to do in the journal, or None as long as no new look is due."""
+        """Return what is left to do in the journal, or None as long as no new look is due."""
         if self.clock() < self.look_at:
             return None
         work = read_work(self.cloud)
@@ -338,7 +338,7 @@ class DemoRun:
 
 
 def feed_rate(messages: int) -> float:
-    """How many messages a second make the feed long enough for an outage in its middle."""
+    """Return how many messages a second make the feed long enough for an outage in its middle."""
     return max(RATE_MIN, messages / FEED_SECONDS)
 
 
@@ -347,7 +347,7 @@ def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
 
 
 def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: int) -> bool:
-    """Whether another region has done enough for the primary to return.
+    """Return whether another region has done enough for the primary to return.
 
     What lay in its queue at the kill may be copies of work the primary had done, so
     as much again does not count.
@@ -357,7 +357,7 @@ def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: i
 
 
 def is_drained(now: CloudSample) -> bool:
-    """Whether nothing is outstanding in any queue, and every region is there to say so.
+    """Return whether nothing is outstanding in any queue, and every region is there to say so.
 
     A dead letter is outstanding as well: the app gives it an end of its own.
     """

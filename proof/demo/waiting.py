@@ -1,4 +1,4 @@
-"""How long a run waits: as long as anything moves, however slowly.
+"""The patience of a run: it waits as long as anything moves, however slowly.
 
 How fast it moves says something of the machine and nothing of the promises.
 """
@@ -23,7 +23,7 @@ PAGE = 1_000
 
 
 class RunStalled(Exception):
-    """Nothing moved for STALLED_SECONDS; the message says what was being waited for."""
+    """A run in which nothing moved for STALLED_SECONDS; the message says what it waited for."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Movement:
 
 @dataclass(frozen=True, slots=True)
 class JournalWork:
-    """How many documents have something to deliver, and how many wait for something else."""
+    """The numbers of documents that have something to deliver, and that wait for something else."""
 
     pending: int
     waiting: int
@@ -62,7 +62,7 @@ class JournalWork:
 
 
 def read_work(cloud: CloudProcess) -> JournalWork | None:
-    """What is left to do in the journal; None where it does not answer at the moment."""
+    """Return what is left to do in the journal; None where it does not answer at the moment."""
     from azure.core.exceptions import AzureError
 
     try:

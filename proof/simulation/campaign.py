@@ -21,7 +21,7 @@ SEEDS_AT_ONCE = 25
 
 @dataclass
 class CampaignTotals:
-    """What many runs came to. Times are virtual seconds."""
+    """The totals of many runs. Times are virtual seconds."""
 
     runs: int = 0
     messages: int = 0
@@ -69,7 +69,7 @@ def quiet_run() -> Iterator[None]:
 
 
 def run_campaign(scenario: str, profile: str, seeds: range, jobs: int) -> Iterator[CampaignTotals]:
-    """What every few seeds came to, in no order. One job runs in this process."""
+    """Yield the totals of every few seeds, in no order. One job runs in this process."""
     chunks = [seeds[at : at + SEEDS_AT_ONCE] for at in range(0, len(seeds), SEEDS_AT_ONCE)]
     if jobs == 1:
         yield from (run_seeds(scenario, profile, chunk) for chunk in chunks)

@@ -88,7 +88,7 @@ async def run_scenario(
 
 
 def shrink(report: RunReport, scenario: ScenarioFactory) -> RunReport:
-    """The same failure with as few faults as a greedy search finds.
+    """Return the same failure with as few faults as a greedy search finds.
 
     Larger parts are left out first, then single faults. A fault that is left out changes all that
     follows it, so each try is a run of its own.

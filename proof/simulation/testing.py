@@ -29,7 +29,7 @@ OPERATION_SIZES = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """What a run led to: each session's last state, and what each region was sent, in order.
+    """The end of a run: each session's last state, and what each region was sent, in order.
 
     Outputs are by queue, each once; their bodies are JSON.
     """
@@ -42,7 +42,7 @@ type Invariant = Callable[[FinalState], None]
 
 
 def no_invariant(_: FinalState) -> None:
-    """No invariant of one's own: the promises of Lockstep are checked all the same."""
+    """Ask for no invariant of one's own: the promises of Lockstep are checked all the same."""
 
 
 def check(
@@ -105,7 +105,7 @@ def scenario_factory(
 
 
 def workload_of(messages: Sequence[Message]) -> Workload:
-    """Messages as what one producer publishes to each session, a few at a time."""
+    """Return messages as what one producer publishes to each session, a few at a time."""
     sessions: dict[str, list[Draft]] = {}
     for message in messages:
         if message.number is not None:
@@ -124,7 +124,7 @@ def workload_of(messages: Sequence[Message]) -> Workload:
 
 
 def outputs_of(world: World, region: str) -> Mapping[str, Sequence[Message]]:
-    """What a region's queues took, each message once, in the order of becoming visible."""
+    """Return what a region's queues took, each message once, in the order of becoming visible."""
     found: dict[str, dict[str, Message]] = {}
     for queue, accepted in world.namespaces[region].accepted.items():
         for queued in sorted(accepted, key=lambda queued: queued.visible_at):

@@ -69,7 +69,7 @@ class CloudProcess:
         return f"AccountEndpoint={cosmos['endpoint']};AccountKey={cosmos['key']};"
 
     def app_settings(self) -> dict[str, str]:
-        """The settings with which an app outside the hosts, such as a sender, reaches the cloud."""
+        """Return the settings by which an app outside the hosts, such as a sender, reaches it."""
         buses, containers = self.contract["servicebus"], self.contract["containers"]
         return {
             "LOCKSTEP_REGIONS": ",".join(buses),
@@ -86,7 +86,7 @@ class CloudProcess:
 
     @contextmanager
     def open_container(self, name: str = "journal") -> Iterator[Any]:
-        """A container through plain azure-cosmos, whose types say Any of nearly everything.
+        """Open a container by plain azure-cosmos, whose types say Any of nearly everything.
 
         What is read costs request units like any client's: take the counters first.
         """
@@ -106,7 +106,7 @@ class CloudProcess:
         return self.child.stop(number)
 
     def kill(self) -> None:
-        """SIGKILL the cloud and its hosts, which are processes of their own."""
+        """End by SIGKILL the cloud and its hosts, which are processes of their own."""
         try:
             hosts = [int(h["pid"]) for h in self.control.read_hosts().values() if h["pid"]]
         except ControlRefused:

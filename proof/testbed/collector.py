@@ -35,7 +35,7 @@ class CollectedSpan:
 
 @dataclass(slots=True)
 class Collector:
-    """What was sent so far. `url` is the endpoint for OTEL_EXPORTER_OTLP_ENDPOINT."""
+    """The telemetry that was sent so far. `url` is the endpoint for OTEL_EXPORTER_OTLP_ENDPOINT."""
 
     url: str = ""
     spans: list[CollectedSpan] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Collector:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def trace(self, trace: str) -> list[CollectedSpan]:
-        """The spans of one trace so far, by their beginning."""
+        """Return the spans of one trace so far, by their beginning."""
         with self.changed:
             return sorted((s for s in self.spans if s.trace == trace), key=lambda one: one.begin)
 
@@ -107,7 +107,7 @@ def read_attributes(attributes: Any) -> dict[str, Any]:
 
 @contextmanager
 def running_collector() -> Iterator[Collector]:
-    """A collector that listens while the block lasts."""
+    """Run a collector that listens while the block lasts."""
     collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
@@ -131,7 +131,7 @@ def running_collector() -> Iterator[Collector]:
             self.wfile.write(answer)
 
         def log_message(self, *_: object) -> None:
-            """Requests are what it is for."""
+            """Log nothing: requests are what it is for."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         collector.url = f"http://127.0.0.1:{server.server_port}"

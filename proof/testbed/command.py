@@ -1,4 +1,4 @@
-"""What every command of the testbed's users does alike: numbers, signals, exit status.
+"""The common part of all commands of the testbed's users: numbers, signals, exit status.
 
 And the directory of a run: made by us, marked as ours, and used by one run at a time.
 """

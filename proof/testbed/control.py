@@ -44,12 +44,12 @@ class ControlClient:
         return count_operations(self.read_counters(), f"servicebus.{region}", "complete")
 
     def read_queue(self, region: str, queue: str) -> list[dict[str, str]]:
-        """Session, id and state of each message in a queue, its dead letters included."""
+        """Return session, id and state of each message in a queue, its dead letters included."""
         messages: list[dict[str, str]] = self._ask("GET", f"/queues/{region}/{queue}")["messages"]
         return messages
 
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:
-        """State, URL and process id of each region's host."""
+        """Return state, URL and process id of each region's host."""
         hosts: Mapping[str, Mapping[str, Any]] = self._ask("GET", "/hosts")
         return hosts
 
@@ -115,7 +115,7 @@ def request_json(
 
 
 def count_operations(counters: Counters, component: str, operation: str) -> int:
-    """How often an operation was counted, however it ended."""
+    """Return how often an operation was counted, however it ended."""
     rows = counters.get(component, {}).get(operation, {})
     return round(sum(row["count"] for row in rows.values()))
 
@@ -130,7 +130,7 @@ def flatten_counters(counters: Counters) -> Tallies:
 
 
 def subtract_tallies(before: Tallies, after: Tallies) -> dict[CounterKey, tuple[int, float]]:
-    """The counters that grew between two looks, and by how much."""
+    """Return the counters that grew between two looks, and by how much."""
     grown = {}
     for key, (count, units) in after.items():
         count_before, units_before = before.get(key, (0, 0.0))

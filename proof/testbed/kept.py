@@ -31,7 +31,7 @@ class SampleMessage:
 
     @classmethod
     def read(cls, path: Path) -> "SampleMessage":
-        """The message in a file `{"session", "type", "body"}`; raises RunFailed."""
+        """Read the message in a file `{"session", "type", "body"}`; raises RunFailed."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             return cls(str(document["session"]), str(document["type"]), dict(document["body"]))
@@ -118,7 +118,7 @@ def keep_up(cloud: CloudProcess, watched: Sequence[Path] = ()) -> None:
 
 
 def find_versions(folders: Iterable[Path]) -> dict[Path, int]:
-    """When each file that a host reads was changed last, without what tools keep beside them."""
+    """Return when each file that a host reads was changed last, without what tools keep there."""
     found = {}
     for folder in folders:
         for path in folder.rglob("*"):

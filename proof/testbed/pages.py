@@ -36,7 +36,7 @@ TERMS = {
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """What a report shows, from the top: `tiles` are the numbers a reader wants first.
+    """The content of a report, from the top: `tiles` are the numbers a reader wants first.
 
     `story` says what was done, and which settings were not the product's defaults; `terms` explains
     its words. `unfinished` says what was left of a run that was broken off: what is not done broke
@@ -65,7 +65,7 @@ class ReportPage:
 
     @property
     def outcome(self) -> str:
-        """How the headline is styled."""
+        """The style of the headline."""
         if not self.is_good:
             return "bad"
         return "unfinished" if self.unfinished else "good"
@@ -76,7 +76,7 @@ class ReportPage:
         return f"{started:%Y-%m-%d %H:%M:%S %Z}"
 
     def render(self) -> str:
-        """The page as HTML; everything but the chart is escaped."""
+        """Return the page as HTML; everything but the chart is escaped."""
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
         loader = FileSystemLoader(TEMPLATES)

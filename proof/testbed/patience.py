@@ -23,7 +23,7 @@ PROCESSES = Path("/proc")
 
 
 class PatienceExhausted(AssertionError):
-    """What was waited for did not happen in time; it may have been about to."""
+    """A wait for something that did not happen in time; it may have been about to."""
 
 
 class Patience:
@@ -95,7 +95,7 @@ def run_patiently(
 def read_to_end[Output: (str, bytes)](
     process: subprocess.Popen[Output], *, seconds: float
 ) -> tuple[Output, Output]:
-    """What a process prints until it ends: standard output, and standard error if it is a pipe.
+    """Return what a process prints until it ends: standard output, and errors if that is a pipe.
 
     Raises PatienceExhausted, with what it has printed, when it takes longer; it is killed then.
     """
@@ -111,7 +111,7 @@ def read_to_end[Output: (str, bytes)](
 
 
 def wait_for_end(process: subprocess.Popen[Any], *, seconds: float) -> int:
-    """The exit status of a process that prints nothing more; raises PatienceExhausted."""
+    """Return the exit status of a process that prints nothing more; raises PatienceExhausted."""
     wait_until(
         lambda: process.poll() is not None,
         seconds=seconds,
@@ -122,14 +122,14 @@ def wait_for_end(process: subprocess.Popen[Any], *, seconds: float) -> int:
 
 
 def read_queued_seconds() -> float:
-    """How long this process and those below it have stood in the queue for a processor so far."""
+    """Return how long this process and those below it have queued for a processor so far."""
     if not (PROCESSES / "self" / "schedstat").exists():
         return 0.0
     return sum(map(read_queued_of, find_tree())) / NANOSECONDS
 
 
 def find_tree() -> list[int]:
-    """The ids of this process and of all that it started, and of those that they started."""
+    """Return the ids of this process and of all that it started, and of those that they started."""
     children: dict[int, list[int]] = {}
     for folder in PROCESSES.glob("[0-9]*"):
         # A process that has ended meanwhile has no folder any more.
@@ -144,7 +144,7 @@ def find_tree() -> list[int]:
 
 
 def read_queued_of(pid: int) -> int:
-    """The nanoseconds that the threads of a process have queued for a processor."""
+    """Return the nanoseconds that the threads of a process have queued for a processor."""
     queued = 0
     with suppress(OSError):
         for task in (PROCESSES / str(pid) / "task").iterdir():

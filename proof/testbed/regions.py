@@ -17,7 +17,7 @@ NAME_MAX = 9
 def prepare_cloud(
     app: Path, config: Path, more: Sequence[str], directory: Path
 ) -> AbstractContextManager[CloudProcess]:
-    """A cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
+    """Run a cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
 
     The other regions see copies sooner than by default. Raises as `keep_config` does before
     anything starts, and ChildFailed in the block when the cloud does not become ready.
@@ -48,7 +48,7 @@ def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:
 
 
 def add_regions(config: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The configuration with a namespace, a host and settings for each name, as the first has them.
+    """Return a configuration with a namespace, a host and settings more for each name.
 
     Raises RunFailed for a name that is there already or cannot be one.
     """

@@ -26,7 +26,7 @@ class RegionSample:
 
     @property
     def outstanding(self) -> int:
-        """How many messages the queue has yet to hand out for good."""
+        """The number of messages that the queue has yet to hand out for good."""
         return self.waiting + self.scheduled
 
 

@@ -35,6 +35,7 @@ NONE_IN = (
     "conformance",
     "functions",
     "local",
+    "proof",
     "shared",
     "spark",
 )

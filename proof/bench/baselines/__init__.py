@@ -1,1 +1,1 @@
-"""What the product is compared with: two well-known patterns, and a function that does nothing."""
+"""The rivals of the product: two well-known patterns, and a function that does nothing."""

@@ -1,4 +1,4 @@
-"""What both baselines share: the product's tracking handler on a state document, and Cosmos DB."""
+"""The common part of both baselines: the product's tracking handler, and Cosmos DB."""
 
 import asyncio
 import os

@@ -1,1 +1,1 @@
-"""What a message costs when nothing fails, counted by the stores themselves."""
+"""The costs of a message when nothing fails, counted by the stores themselves."""

@@ -64,7 +64,7 @@ def parse_plan(words: Sequence[str]) -> CountPlan:
 
 
 def parse_several(text: str) -> int:
-    """A number from 2 on: the first message of a visit is cold, the others are warm."""
+    """Read a number from 2 on: the first message of a visit is cold, the others are warm."""
     if parse_count(text) < 2:
         raise argparse.ArgumentTypeError("must be at least 2")
     return int(text)
@@ -113,7 +113,7 @@ def count_attempts(costs: MessageCosts) -> float:
 
 
 def format_table(counted: Mapping[str, VisitCosts]) -> Iterator[str]:
-    """Every figure per message: systems side by side, each cold, warm and again."""
+    """Yield every figure per message: systems side by side, each cold, warm and again."""
     width = CELL_WIDTH * len(SITUATIONS)
     yield " " * LABEL_WIDTH + "".join(f"{name:>{width}}" for name in counted)
     heads = "".join(f"{situation:>{CELL_WIDTH}}" for situation in SITUATIONS)

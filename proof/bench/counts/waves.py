@@ -83,7 +83,7 @@ class CounterReading:
 def compute_usage(
     begin: CounterReading, end: CounterReading, batch_documents: int | None
 ) -> ServiceUsage:
-    """What happened between two readings; see System for `batch_documents`."""
+    """Return what was used between two readings; see System for `batch_documents`."""
     rows = control.subtract_tallies(begin.after, end.before)
     added = end.documents - begin.documents
     total = ServiceUsage(documents=count_batched(rows, added, batch_documents))
@@ -195,7 +195,7 @@ def count_documents(container: ContainerProxy) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CountPlan:
-    """How many sessions, and how many messages of a visit."""
+    """The number of sessions, and of the messages of a visit."""
 
     sessions: int
     each: int
@@ -203,7 +203,7 @@ class CountPlan:
 
 @dataclass(frozen=True, slots=True)
 class VisitCosts:
-    """What a message of each situation cost; `feed_units` are the change feed's, of any message."""
+    """The costs of a message by situation; `feed_units` are the change feed's, of any message."""
 
     cold: MessageCosts
     warm: MessageCosts
@@ -233,7 +233,7 @@ def count_visits(system: System, plan: CountPlan) -> VisitCosts:
 
 
 def count_backlog(system: System) -> MessageCosts:
-    """What a message costs of sessions that have many waiting."""
+    """Return the costs of a message in sessions that have many waiting."""
     with running_waves(system) as waves:
         sessions = [f"backlog-{n}" for n in range(BACKLOG_SESSIONS)]
         costs = waves.run(sessions, range(BACKLOG_MESSAGES))

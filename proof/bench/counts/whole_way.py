@@ -31,7 +31,7 @@ QUIET_SECONDS = 4.0
 
 
 def count_whole_way() -> dict[str, float]:
-    """Request units of a message of each kind, in sessions that have had one before."""
+    """Return the request units of a message of each kind, in sessions that have had one before."""
     with running_counter() as cloud:
         return {what: count_kind(cloud, kind) for what, kind in KINDS.items()}
 
@@ -70,7 +70,7 @@ def post_round(cloud: CloudProcess, kind: str, number: int) -> None:
 
 @contextmanager
 def running_counter() -> Iterator[CloudProcess]:
-    """A cloud that runs the app of this measurement in both regions."""
+    """Run a cloud with the app of this measurement in both regions."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         compose_app(Path(__file__).parent / "app", Path(name))
         with running_cloud("--app", name, settings=NO_CLOCKWORK) as cloud:

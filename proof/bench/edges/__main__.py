@@ -75,7 +75,7 @@ class Edges:
         return time.monotonic() - began
 
     def outputs(self, region: str) -> int:
-        """How many outputs lie in a region's queue, which nobody reads; a resent one counts."""
+        """Count the outputs in a region's queue, which nobody reads; a resent one counts."""
         depth = self.cloud.control.read_depths()[region][OUTPUTS]
         return depth["active"] + depth["scheduled"]
 
@@ -90,7 +90,7 @@ def step(session: str, sequence: int) -> Message:
 
 
 def measure_error_that_stays(edges: Edges) -> Iterator[str]:
-    """Deliveries and request units while every request to the journal is refused."""
+    """Count deliveries and requests while every request to the journal is refused."""
     home, away = edges.cloud.regions
     control = edges.cloud.control
     yield f"an error that stays for {ERROR_SECONDS:.0f} s, with 20 sessions of one message"
@@ -123,12 +123,12 @@ def measure_error_that_stays(edges: Edges) -> Iterator[str]:
 
 
 def count_requests(counters: Counters) -> int:
-    """The requests to the journal of which the change feed is no part."""
+    """Count the requests to the journal of which the change feed is no part."""
     return sum(count_operations(counters, "cosmos.journal", name) for name in REQUESTS)
 
 
 def measure_silence(edges: Edges) -> Iterator[str]:
-    """The rate of the healthy region, beside its rate with both."""
+    """Measure the rate of the healthy region, beside its rate with both."""
     home, away = edges.cloud.regions
     yield "50 sessions of 20 messages in one region"
     usual = yield from measure_rate(edges, home, "both answer")
@@ -147,7 +147,7 @@ def measure_rate(edges: Edges, region: str, what: str) -> Generator[str, None, f
 
 
 def measure_far_store(edges: Edges) -> Iterator[str]:
-    """Outputs that are sent more than once because the store is far away."""
+    """Count the outputs that are sent more than once because the store is far away."""
     home, away = edges.cloud.regions
     faults = arm_far_store(edges)
     before = {region: edges.outputs(region) for region in (home, away)}
@@ -168,7 +168,7 @@ def measure_far_store(edges: Edges) -> Iterator[str]:
 
 
 def measure_parked(edges: Edges) -> Iterator[str]:
-    """How long it takes until all that waited is processed."""
+    """Measure how long it takes until all that waited is processed."""
     home, _ = edges.cloud.regions
     (session,), number = edges.new_sessions(1), PARKED
     done, outputs = edges.completed(home), edges.outputs(home)

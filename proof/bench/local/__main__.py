@@ -1,4 +1,4 @@
-"""How fast Azure on one machine is, and whether it or its client pays for it.
+"""The speed of Azure on one machine, and whether it or its client pays for it.
 
     python -m proof.bench.local [--messages N] [--items N] [--memory N]
                                 [--data] [--profile] [--soak S]
@@ -87,7 +87,7 @@ def soak(emulator: CloudProcess, seconds: float) -> None:
 
 
 def count_errors(emulator: CloudProcess) -> int:
-    """What the emulator counted as no success, of all components."""
+    """Return what the emulator counted as no success, of all components."""
     counters = emulator.control.read_counters()
     return sum(
         int(figures["count"])

@@ -75,7 +75,7 @@ def name_function(frame: FrameType) -> tuple[str, str]:
 
 
 def find_package(path: str) -> str:
-    """The package a file is part of; those of `local` two levels deep."""
+    """Return the package a file is part of; those of `local` two levels deep."""
     parts = Path(shorten_path(path)).parts
     return "/".join(parts[:2]) if parts[0] == "local" else parts[0]
 

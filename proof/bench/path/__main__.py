@@ -69,7 +69,7 @@ def take_figures() -> list[PathFigure]:
 
 
 def count_floors(package: str = ENGINE) -> int:
-    """How many modules of a package the longest chain of imports has."""
+    """Return how many modules of a package the longest chain of imports has."""
     graph = grimp.build_graph(package.partition(".")[0])
     modules = {module for module in graph.modules if module.startswith(f"{package}.")}
     height: dict[str, int] = {}
@@ -84,7 +84,7 @@ def count_floors(package: str = ENGINE) -> int:
 
 
 def find_repeated(folders: tuple[str, ...]) -> Places:
-    """Names of classes, type aliases and functions that several modules define, and where."""
+    """Return the names of classes, type aliases and functions that several modules define."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for file in source_files(folders):
         for name in defined_in(file):
@@ -106,7 +106,7 @@ def defined_in(file: Path) -> Iterator[str]:
 
 
 def count_lines(folders: tuple[str, ...]) -> int:
-    """All lines of the Python files in these folders."""
+    """Count all lines of the Python files in these folders."""
     return sum(len(file.read_text("utf-8").splitlines()) for file in source_files(folders))
 
 

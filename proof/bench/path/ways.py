@@ -69,7 +69,7 @@ class RecordedPath:
         return list(dict.fromkeys(file for file, _ in self.calls))
 
     def until(self, name: str) -> "RecordedPath":
-        """The part before the first call of the function with this name."""
+        """Return the part before the first call of the function with this name."""
         end = [called for _, called in self.calls].index(name)
         return RecordedPath(self.calls[:end], self.depths[:end])
 
@@ -126,7 +126,7 @@ async def record_ways() -> dict[str, RecordedPath]:
 
 @asynccontextmanager
 async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
-    """A worker of the first region over a local cloud without hosts."""
+    """Run a worker of the first region over a local cloud without hosts."""
     handlers = Handlers.joined([tracking.handlers, orders.handlers])
     with (
         tempfile.TemporaryDirectory(prefix="bench-path-") as logs,
@@ -149,7 +149,7 @@ async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
 
 
 async def record_message(services: Services) -> RecordedPath:
-    """From the trigger's function to the commit: a numbered message for a pure handler, in turn."""
+    """Record a numbered message for a pure handler, from the trigger's function to the commit."""
     app = func.FunctionApp()
     app.register_functions(build_receive_blueprint(services))
     (trigger,) = app.get_functions()
@@ -163,7 +163,7 @@ async def record_message(services: Services) -> RecordedPath:
 
 
 def to_delivery(message: Message) -> ServiceBusMessage:
-    """A message as the host hands it to the trigger."""
+    """Return a message as the host hands it to the trigger."""
     return ServiceBusMessage(
         body=message.body,
         application_properties=wire.to_properties(message),
@@ -174,7 +174,7 @@ def to_delivery(message: Message) -> ServiceBusMessage:
 
 
 async def record_step(services: Services) -> RecordedPath:
-    """From the activity to its reply: a saga's step in a session that this worker knows."""
+    """Record a saga's step in a session that this worker knows, from the activity to its reply."""
     steps = Sagas(services.commands).steps
 
     def work(number: int) -> dict[str, object]:
@@ -195,7 +195,7 @@ async def record_step(services: Services) -> RecordedPath:
 
 
 async def record_send(cloud: Cloud) -> RecordedPath:
-    """What the broker does with one message on an open link, until the sender has its outcome."""
+    """Record what the broker does with a message on an open link, until the outcome is sent."""
     connection = next(iter(cloud.namespaces.values())).connection_string
     async with (
         ServiceBusClient.from_connection_string(connection) as client,

@@ -1,4 +1,4 @@
-"""How fast the Spark feed is, beside bare loops that send the same messages.
+"""The speed of the Spark feed, beside bare loops that send the same messages.
 
     python -m proof.bench.spark_feed [--days N] [--growth 1,30] [--rows N] [--books N] [--sample N]
 
@@ -121,7 +121,7 @@ def compare(options: argparse.Namespace, folder: Path) -> SendRun:
 
 
 def grow(options: argparse.Namespace, known: dict[int, SendRun], scratch: Path) -> None:
-    """The feed's time per row for some numbers of days; one that was measured is not repeated."""
+    """Print the feed's time per row for some numbers of days, each of which is measured once."""
     for days in options.growth:
         if days not in known:
             show_step(f"feeding {days} days")
@@ -169,7 +169,7 @@ def make_events(spark: SparkSession, messages: int) -> DataFrame:
 
 
 def make_journal(events: DataFrame, wrong: int) -> DataFrame:
-    """Entries that cover the events one by one; one of them says something else."""
+    """Return entries that cover the events one by one; one of them says something else."""
     changed = events.withColumn(
         "body", F.when(F.col("id") == f"id-{wrong}", "{}").otherwise(F.col("body"))
     ).withColumn("digest", digest_event())
@@ -183,7 +183,7 @@ def make_journal(events: DataFrame, wrong: int) -> DataFrame:
 
 
 def format_line(name: str, sent: SendRun) -> str:
-    """A row of the comparison; *busy us* is processor time per event sent, or per row read."""
+    """Write a row of the comparison; *busy us* is processor time per event sent, or row read."""
     times = f"{sent.seconds:9.1f}{sent.sending_seconds:9.0f}"
     whole = format_rate(sent.events, sent.seconds)
     sending = format_rate(sent.events, sent.sending_seconds)
@@ -198,7 +198,7 @@ def format_rate(events: int, seconds: float) -> str:
 
 
 def format_ratio(name: str, feed: SendRun, rival: SendRun) -> str:
-    """The feed's rate beside a rival's, for the whole job and for its sending alone."""
+    """Return the feed's rate beside a rival's, for the whole job and for its sending alone."""
     theirs = rival.events / rival.seconds
     whole = feed.events / feed.seconds / theirs
     alone = feed.events / max(feed.sending_seconds, 1.0) / theirs
@@ -206,7 +206,7 @@ def format_ratio(name: str, feed: SendRun, rival: SendRun) -> str:
 
 
 def format_growth(measured: Sequence[tuple[int, SendRun]]) -> list[str]:
-    """Time per row by size, and what each row more than in the size before has taken."""
+    """Return the time per row by size, and what each row more than in the size before has taken."""
     lines, before = [GROWTH_HEAD], None
     for days, sent in measured:
         lines.append(
@@ -218,7 +218,7 @@ def format_growth(measured: Sequence[tuple[int, SendRun]]) -> list[str]:
 
 
 def format_more(before: SendRun | None, sent: SendRun) -> str:
-    """Microseconds, and those of processor time, for each row more than before."""
+    """Return microseconds, and those of processor time, for each row more than before."""
     if before is None or sent.rows <= before.rows:
         return ""
     rows = sent.rows - before.rows

@@ -24,7 +24,7 @@ COLUMNS = ("session", "group", "sequence", "type", "body", "id", "time")
 
 
 def read(plan: str, part: int, parts: int, sample: int) -> list[Message]:
-    """The messages of one part of a plan's first so many, the sessions taking turns.
+    """Read the messages of one part of a plan's first so many, the sessions taking turns.
 
     The first ones are those of the lowest numbers: each session has its beginning in the sample.
     """

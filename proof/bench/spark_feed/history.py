@@ -1,4 +1,4 @@
-"""What many earlier runs cost a feed of one new event, beside the first feed of all.
+"""The price of many earlier runs for a feed of one new event, beside the first feed of all.
 
     python -m proof.bench.spark_feed.history [--runs N] [--logs DIR]
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def write_history(folder: Path, runs: int) -> None:
-    """A manifest with so many sent runs of one event each; the sessions take turns."""
+    """Write a manifest with so many sent runs of one event each; the sessions take turns."""
     with open_spark("local[2]") as spark:
         rows = plan_rows(spark, folder, runs)
         manifest = Manifest(spark, str(folder / "manifest"))
@@ -89,7 +89,7 @@ def write_history(folder: Path, runs: int) -> None:
 
 
 def plan_rows(spark: SparkSession, folder: Path, runs: int) -> pa.Table:
-    """What a feed plans for so many events, in the order of their lines."""
+    """Return what a feed plans for so many events, in the order of their lines."""
     source = folder / "history.csv"
     lines = (f"acc-{line % SESSIONS},{line},1\n" for line in range(runs))
     source.write_text("account,line,amount\n" + "".join(lines))

@@ -40,7 +40,7 @@ class ProcessCosts:
 
 @dataclass(slots=True)
 class TreeUsage:
-    """What processes and their children used: `memory_bytes` is the most they held together.
+    """The usage of processes and their children: `memory_bytes` is the most they held together.
 
     `busy` is the processor time of each, but for what it used after the last look.
     """
@@ -114,13 +114,13 @@ def look(roots: Sequence[int], usage: TreeUsage) -> None:
 
 
 def read_held_bytes(pid: int) -> int:
-    """The proportional set size of a process."""
+    """Return the proportional set size of a process."""
     return int(psutil.Process(pid).memory_full_info().pss)
 
 
 @dataclass(frozen=True, slots=True)
 class SendRun:
-    """What one system did.
+    """The work and the costs of one system.
 
     `seconds` are those of the whole job for a feed, and those between the first and the last send
     for bare loops; `sending_seconds` leave out what a feed does before it sends. `busy_seconds` is
@@ -160,7 +160,7 @@ def add_logs_argument(parser: ArgumentParser) -> None:
 
 @contextmanager
 def running_fresh_cloud(folder: Path, logs: Path, *arguments: str) -> Iterator[FeedCloud]:
-    """A cloud without hosts that ends with the context; nobody takes what is sent to it."""
+    """Run a cloud without hosts; nobody takes what is sent to it."""
     folder.mkdir(parents=True, exist_ok=True)
     with running_cloud("--no-hosts", *arguments, logs=logs / "cloud") as cloud:
         yield FeedCloud(cloud, folder, logs)
@@ -191,7 +191,7 @@ def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRu
 
 
 def sending_seconds(manifest: Path) -> float:
-    """How long the first run was bound and not yet sent, as the manifest has it: whole seconds."""
+    """Return how long the first run was bound and not yet sent, by the manifest: whole seconds."""
     steps = [json.loads(file.read_text()) for file in manifest.glob("steps/run=1/*/step.json")]
     since = {step["step"]: datetime.fromisoformat(step["since"]) for step in steps}
     return (since["sent"] - since["planned"]).total_seconds()

@@ -1,4 +1,4 @@
-"""What sending costs a task of the feed, with small sessions and with large ones.
+"""The price of sending for a task of the feed, with small sessions and with large ones.
 
     python -m proof.bench.spark_feed.sending [--events N] [--logs DIR]
 
@@ -38,7 +38,7 @@ HEAD = f"{'events a session':>18}{'way':>26}{'events':>9}{'events/s':>10}{'busy 
 
 @asynccontextmanager
 async def open_plain_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
-    """The producer as it is, whose batches have one session each."""
+    """Open the producer as it is, whose batches have one session each."""
     async with open_producer(Settings.read(settings)) as producer:
 
         async def send(messages: Sequence[Message]) -> SendCounts:
@@ -50,7 +50,7 @@ async def open_plain_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMe
 
 @asynccontextmanager
 async def open_gathering_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
-    """The producer whose batches the sessions share, all of it by azure-servicebus."""
+    """Open the producer whose batches the sessions share, all of it by azure-servicebus."""
     chosen = Settings.read(settings)
     adapters = Adapters.of(chosen)
     bus = GatheringBus(adapters.bus)

@@ -24,7 +24,7 @@ MAPPING = {
 
 
 def write_table(folder: Path, rows: int) -> None:
-    """Bookings, whose accounts take turns; a note is 64 characters that do not compress."""
+    """Write bookings, whose accounts take turns; a note is 64 characters that do not compress."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mapping.json").write_text(json.dumps(MAPPING))
     with open_spark("local[2]") as spark:
@@ -38,7 +38,7 @@ def write_table(folder: Path, rows: int) -> None:
 
 
 def forget_messages(folder: Path) -> Path:
-    """A local.config.json whose queues drop what nobody takes within a minute.
+    """Write a local.config.json whose queues drop what nobody takes within a minute.
 
     Ten million messages in each namespace would not fit the memory of one machine.
     """
@@ -65,7 +65,7 @@ def feed_table(rows: int, feed_cloud: FeedCloud) -> SendRun:
 
 
 def count_taken(feed_cloud: FeedCloud) -> dict[str, int]:
-    """How many messages each namespace has taken, those that it makes visible later included."""
+    """Count the messages each namespace has taken, those that become visible later included."""
     counters = feed_cloud.cloud.control.read_counters()
     return {
         region: count_operations(counters, f"servicebus.{region}", "send")

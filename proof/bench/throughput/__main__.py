@@ -56,7 +56,7 @@ class Contestant:
 
 
 def list_contestants() -> list[Contestant]:
-    """Everybody; ours also with one call of a session at a time."""
+    """Return everybody; ours also with one call of a session at a time."""
     systems = [EMPTY, *SYSTEMS, ONE_CALL]
     hosted = [Contestant(one.name, one) for one in systems]
     return [Contestant(BARE, EMPTY, consuming.with_bare_receiver), *hosted]
@@ -111,7 +111,7 @@ def measure(shape: Shape, rounds: int, latencies: Latencies) -> dict[str, list[R
 
 
 def measure_sparse(latencies: Latencies) -> Iterator[str]:
-    """A line for each contestant: how late messages are settled that come one at a time."""
+    """Yield a line for each contestant: how late messages are settled that come one at a time."""
     load = SparseLoad()
     yield f"{load.sessions} sessions of one message over {load.seconds:g} s, ms until settled"
     yield f"{'':{NAME_WIDTH}}{'median':>8}{'99 %':>8}"
@@ -132,7 +132,7 @@ def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:
 
 
 def format_table(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
-    """Medians over the rounds, their spread, and what ours is to each other contestant."""
+    """Yield medians over the rounds, their spread, and what ours is to each other contestant."""
     yield f"{shape.sessions} sessions of {shape.each} messages"
     yield (
         f"{'':{NAME_WIDTH}}{'msg/s':>8}{'min':>7}{'max':>7}{'ours is':>9}"
@@ -156,7 +156,7 @@ def format_row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
 
 
 def compute_ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
-    """The median over the rounds: what the machine does to one round, it does to both."""
+    """Return the median over the rounds: what the machine does to one round, it does to both."""
     pairs = zip(ours, theirs, strict=True)
     return median(own.per_second / other.per_second for own, other in pairs)
 

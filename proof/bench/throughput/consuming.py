@@ -45,7 +45,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """How many milliseconds each write and read of a store and each settlement waits."""
+    """The milliseconds that each write and read of a store and each settlement waits."""
 
     write_ms: float = 0.0
     read_ms: float = 0.0
@@ -148,7 +148,7 @@ class Consumption:
 
 @contextmanager
 def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
-    """A system's cloud, with an app for the host of its primary region, or without any host."""
+    """Run a system's cloud, with an app for the host of its primary region, or without any host."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         config = directory / "local.config.json"
@@ -167,7 +167,7 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
 
 @contextmanager
 def with_host(consumption: Consumption) -> Iterator[ProcessId]:
-    """The region's host consumes, until the end of the block; one that fails to start is told."""
+    """Let the region's host consume until the end of the block; one that fails to start is told."""
     with ThreadPoolExecutor(1) as thread:
         starting = thread.submit(consumption.cloud.control.act, consumption.region, "start")
 
@@ -186,7 +186,7 @@ def with_host(consumption: Consumption) -> Iterator[ProcessId]:
 
 @contextmanager
 def with_bare_receiver(consumption: Consumption) -> Iterator[ProcessId]:
-    """A bare receiver consumes, in a process of its own, until the end of the block."""
+    """Let a bare receiver consume, in a process of its own, until the end of the block."""
     command = [sys.executable, "-m", "proof.bench.throughput.bare"]
     command += [consumption.connection, consumption.queue]
     with (

@@ -1,4 +1,4 @@
-"""Where the processor time of a host goes, from a sampler inside it: by owner, and by function."""
+"""A profile of a host's processor time, from a sampler inside it: by owner, and by function."""
 
 import shutil
 import tempfile
@@ -88,7 +88,7 @@ def sample_system(system: System, shape: Shape) -> tuple[Rate, Profile]:
 
 @contextmanager
 def running_sampled(system: System) -> Iterator[Consumption]:
-    """The system with a sampler in its host, which has the limits of its own host."""
+    """Run the system with a sampler in its host, which has the limits of its own host."""
     settings = system.settings | {"BENCH_PROFILED_APP": str(system.app)}
     with tempfile.TemporaryDirectory(prefix="bench-") as app:
         shutil.copy(WRAPPER, app)

@@ -1,4 +1,4 @@
-"""How late messages are done that come one at a time, each in a session of its own.
+"""The lateness of messages that come one at a time, each in a session of its own.
 
 They are sent evenly over a time, and the broker's counter is looked at meanwhile. Which message was
 settled the counter does not say: the n-th settlement is held against the n-th message sent. That
@@ -73,7 +73,7 @@ def send_evenly(consumption: Consumption, name: str, load: SparseLoad) -> list[f
 def watch_settlements(
     consumption: Consumption, before: int, expected: int, sending: Future[list[float]]
 ) -> list[float]:
-    """When each of the expected settlements had been counted."""
+    """Return when each of the expected settlements had been counted."""
     settled: list[float] = []
 
     def are_all_settled() -> bool:

@@ -31,7 +31,7 @@ class FollowedAircraft(BaseModel):
 
 
 class AppliedEffect(BaseModel):
-    """What an applied message says of itself; nothing that a second run would say otherwise."""
+    """The output of an applied message; it says nothing that a second run would say otherwise."""
 
     session: str
     place: int

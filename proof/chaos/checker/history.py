@@ -1,4 +1,4 @@
-"""What the check_history is given: what was sent, what was seen, and what was left over.
+"""The input of check_history: what was sent, what was seen, and what was left over.
 
 Nothing here comes from the engine but what it did to the outside: its outputs, its reports, the
 marks of its handlers, and documents as a plain client reads them.
@@ -98,7 +98,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What was left at the end.
+    """The rest that was left at the end.
 
     `queued` counts messages by queue and state; `dead` dead messages by queue; `unfinished` names
     documents with which something is still to be done; `kinds` counts documents; `old_entries`
@@ -143,7 +143,7 @@ class RunHistory:
 
     @cached_property
     def sessions(self) -> Mapping[str, list[SentMessage]]:
-        """What each session should apply, in order: messages that were begun and no poison."""
+        """The messages each session should apply, in order: those that were begun and no poison."""
         found: dict[str, list[SentMessage]] = {}
         for sent in self.sent:
             if sent.is_begun and not sent.is_poisoned:

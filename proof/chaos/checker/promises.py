@@ -41,7 +41,7 @@ type BrokenLink = tuple[ChainBreak, str]
 
 @dataclass
 class SessionWalk:
-    """Where the walk is: the place and the chain that the next effect builds on."""
+    """The state of a walk: the place and the chain that the next effect builds on."""
 
     place: int = 0
     chain: str = CHAIN_START
@@ -293,7 +293,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class PromiseResult:
-    """How a promise was kept: `violations` of `checked` things, and a few of them by name."""
+    """The result for a promise: `violations` of `checked` things, and a few of them by name."""
 
     promise: Promise
     checked: int
@@ -320,7 +320,7 @@ PROMISES = (
 
 
 def count_checked(checked: CheckedHistory) -> dict[str, int]:
-    """How many things are checked for each promise, so that a check of nothing shows."""
+    """Count the things that are checked for each promise, so that a check of nothing shows."""
     history, left = checked.history, checked.history.left
     return {
         "P1": sum(sent.is_safe for sent in checked.effects),

@@ -68,7 +68,7 @@ def read_sent(workload: Path, ledger: Path) -> Iterator[history.SentMessage]:
 
 
 def read_received(path: Path) -> tuple[list[history.EffectCopy], list[history.ErrorReport]]:
-    """Effects and error reports, each in the order in which they came out."""
+    """Read effects and error reports, each in the order in which they came out."""
     effects: list[history.EffectCopy] = []
     reports: list[history.ErrorReport] = []
     for line in read_lines(path):
@@ -89,7 +89,7 @@ def read_received(path: Path) -> tuple[list[history.EffectCopy], list[history.Er
 
 
 def sort_arrivals(seen: Iterable[history.EffectCopy]) -> list[history.EffectCopy]:
-    """What was handed out several times once, as it was seen first, and in the order of arrival."""
+    """Keep what was handed out several times once, as seen first, and in the order of arrival."""
     first: dict[tuple[str, int], history.EffectCopy] = {}
     for one in seen:
         first.setdefault((one.region, one.number), one)

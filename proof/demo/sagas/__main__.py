@@ -115,7 +115,7 @@ class SagaRun:
             self.sleep(LOOK_SECONDS)
 
     def count_left(self) -> tuple[dict[str, int], CloudSample]:
-        """What is left to do: sagas, what the journal has yet to deliver, messages in queues."""
+        """Count what is left to do: sagas, what the journal has to deliver, messages in queues."""
         left = {f"open sagas in {r}": self.client.count_open_sagas(r) for r in self.regions}
         work = read_work(self.cloud)
         # Without an answer nothing is known, so it is not taken to be done.

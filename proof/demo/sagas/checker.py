@@ -57,7 +57,7 @@ class StoredSaga:
 
 @dataclass(frozen=True, slots=True)
 class SagaJournals:
-    """What is stored of sagas and participants.
+    """The journals of sagas and participants, as they are stored.
 
     `left` counts the documents and the messages in queues that somebody has yet to do something
     with; `awaiting` are the sessions for which a message is in a queue, parked or pending.
@@ -88,7 +88,7 @@ class SagaJournals:
         return cls(found, left, frozenset(one.session for one in held), is_over)
 
     def judge(self, label: str, value: str, *, is_sound: bool, is_done: bool) -> ReportRow:
-        """A promise: broken where it is not sound, or not done although the run is over."""
+        """Judge a promise: broken where it is not sound, or not done although the run is over."""
         is_unfinished = is_sound and not is_done and not self.is_over
         return ReportRow(label, value, is_sound and is_done, is_unfinished=is_unfinished)
 
@@ -164,7 +164,7 @@ class SagaJournals:
         )
 
     def check_conserved(self, sagas: Sequence[StoredSaga]) -> ReportRow:
-        """Whether every product's goods are left or shipped, or set aside for an open order."""
+        """Check that every product's goods are left or shipped, or set aside for an open order."""
         stocks = [stock for stock in self.states("stock:").values() if stock]
         undecided = {saga.key for saga in sagas if saga.is_open}
         lost = [
@@ -203,7 +203,7 @@ class SagaJournals:
         )
 
     def check_paid(self, sagas: Sequence[StoredSaga]) -> ReportRow:
-        """Whether payments are those of completed orders, and no money is lost."""
+        """Check that payments are those of completed orders, and no money is lost."""
         amounts = sum(saga.amount for saga in sagas if saga.state == "completed")
         at_most = amounts + sum(saga.amount for saga in sagas if saga.is_open)
         accounts = {name: state for name, state in self.states("account:").items() if state}
@@ -245,7 +245,7 @@ class SagaJournals:
         return ReportRow("commands", value, not twice)
 
     def check_settled(self) -> ReportRow:
-        """Whether nothing is pending: no claim, no halt, nothing parked, nothing to deliver."""
+        """Check that nothing is pending: no claim, no halt, nothing parked, nothing to deliver."""
         faulted = sum(
             bool(entry.get("faulted") or entry.get("halt"))
             for entries in self.entries.values()
@@ -271,14 +271,14 @@ def count_adopted(sagas: Sequence[StoredSaga], killed: str | None) -> ReportRow:
 
 
 def count_reasons(sagas: Sequence[StoredSaga]) -> ReportRow:
-    """Why sagas were compensated, by the kind of step or wait that failed."""
+    """Count why sagas were compensated, by the kind of step or wait that failed."""
     kinds = Counter(classify_reason(saga.reason) for saga in sagas if saga.reason)
     value = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     return ReportRow("compensated because of", value or "nothing")
 
 
 def classify_reason(reason: str) -> str:
-    """A reason in short: the step without its product, the event it waited for, or the end."""
+    """Shorten a reason: the step without its product, the event it waited for, or the end."""
     part, _, why = reason.partition(": ")
     if why.endswith("cancelled"):
         return "cancellation"

@@ -1,4 +1,4 @@
-"""What came of a run of orders, as lines and as one HTML page with the sagas drawn over time."""
+"""The report of a run of orders, as lines and as one HTML page with the sagas drawn over time."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ LEASE_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class SagaReport:
-    """What a run came to; `outage` is when `region` was gone, in seconds since the epoch.
+    """The results of a run; `outage` is when `region` was gone, in seconds since the epoch.
 
     `stopped` says why the run was broken off; it is empty for a run that came to its end.
     """
@@ -49,9 +49,7 @@ class SagaReport:
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Why the run was broken off, if it was, and which promises could not be checked to the
-        end.
-        """
+        """The reason why the run was broken off, if it was, and the promises not checked whole."""
         if not self.stopped:
             return ()
         left = (f"{one.label}: {one.value}" for one in self.results if one.is_unfinished)
@@ -83,7 +81,7 @@ class SagaReport:
 
     @property
     def tiles(self) -> dict[str, str]:
-        """How many sagas there were, and how they ended."""
+        """The number of sagas, and how they ended."""
         ends = Counter(find_state(saga, inf) for saga in self.sagas)
         counts = {"orders": len(self.sagas)} | {state: ends[state] for state in STATES[:3]}
         tiles = {name: str(count) for name, count in counts.items()}
@@ -125,7 +123,7 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
 
 
 def find_state(saga: StoredSaga, at: float) -> str | None:
-    """The state a saga is drawn in at a time; None before it started."""
+    """Return the state a saga is drawn in at a time; None before it started."""
     if at < saga.started_at:
         return None
     if saga.ended_at is None or at < saga.ended_at:

@@ -41,7 +41,7 @@ not so, 2 the run could not be done, 130 interrupted."""
 
 @dataclass(slots=True)
 class TracedRun:
-    """What happened to one message: when its region was killed and came back, and its trace."""
+    """The way of one message: when its region was killed and came back, and its trace."""
 
     trace: str = field(default_factory=lambda: secrets.token_hex(16))
     killed: float = 0.0
@@ -57,7 +57,7 @@ class TracedRun:
         return [s for s in self.own if s.name == name and region in ("", s.region)]
 
     def complaints(self) -> list[str]:
-        """What is not as it should be."""
+        """Return what is not as it should be."""
         effects = [str(s.attributes["lockstep.message"]) for s in self.named("effect")]
         # Spans of the dead region may be lost, but what follows from an effect names that effect.
         follows = {span.parent for span in self.named("effect", "west")}
@@ -128,7 +128,7 @@ def cross(cloud: CloudProcess, collector: Collector) -> TracedRun:
 
 
 def draw(run: TracedRun) -> str:
-    """The spans as bars, one below the other, coloured by region."""
+    """Draw the spans as bars, one below the other, coloured by region."""
     spans = run.own
     begin = min(span.begin for span in spans)
     end = max(span.end for span in spans) - begin
@@ -162,7 +162,7 @@ def draw(run: TracedRun) -> str:
 
 
 def label_span(span: CollectedSpan) -> str:
-    """What a span is about, in a few words."""
+    """Return what a span is about, in a few words."""
     said = {name.removeprefix("lockstep."): v for name, v in span.attributes.items()}
     words = [span.name, str(said.get("session", ""))]
     if "to" in said:

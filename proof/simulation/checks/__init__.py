@@ -1,1 +1,1 @@
-"""What must hold after a run, whatever its handlers are."""
+"""The rules that must hold after a run, whatever its handlers are."""

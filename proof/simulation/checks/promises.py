@@ -1,4 +1,4 @@
-"""What a run must have led to, whatever the handlers: checked by what was written and queued."""
+"""The promises after a run, whatever the handlers: checked by what was written and queued."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -89,7 +89,7 @@ FINAL_KINDS = frozenset({"genesis", "entry", "state", "ledger", "marker", "curso
 
 
 def leftover_violations(world: World) -> Iterator[Violation]:
-    """Nothing is left that should be removed, and compaction has removed what is old."""
+    """Check that nothing is left that should be removed, and that what is old is compacted."""
     store = world.journal.store
     for session, partition in store.partitions.items():
         for document in partition.values():
@@ -100,7 +100,7 @@ def leftover_violations(world: World) -> Iterator[Violation]:
 
 
 def long_journals(world: World, session: str) -> Iterator[Violation]:
-    """Entries below the newest milestone are gone, but for what the milestone's state needs."""
+    """Find entries below the newest milestone, but for what the milestone's state needs."""
     entries = world.journal.store.entries[session]
     stored = world.journal.partitions[session].values()
     kept = {int(d["id"]): decode_entry(d) for d in stored if d["kind"] == "entry"}
@@ -117,7 +117,7 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
 
 
 def fault_free_violations(world: World) -> Iterator[Violation]:
-    """Without faults nothing is abandoned, delivered again, taken over or sent twice."""
+    """Check that without faults nothing is abandoned, delivered again, taken over or sent twice."""
     excused = Counter(a.region for a in world.observed.abandoned if is_kept_out(world, a))
     for abandoned in world.observed.abandoned:
         if not is_kept_out(world, abandoned):
@@ -135,7 +135,7 @@ def fault_free_violations(world: World) -> Iterator[Violation]:
 
 
 def is_kept_out(world: World, abandoned: AbandonedDelivery) -> bool:
-    """Whether a delivery was given back because its place beside a claim was another producer's.
+    """Return whether a delivery was given back as its place beside a claim was another producer's.
 
     Only one message of a number can be parked beside a claim. The other one waits in its host, with
     what that host holds of the session, and the wait ends before a long claim does.
@@ -145,7 +145,7 @@ def is_kept_out(world: World, abandoned: AbandonedDelivery) -> bool:
 
 
 def sent_twice(world: World, namespace: Namespace) -> Iterator[Violation]:
-    """Messages of which a region took more than one copy.
+    """Yield the messages of which a region took more than one copy.
 
     Not those of sessions that a person helped, nor of producers that others took over from, nor
     what is sent without a journal.
@@ -186,7 +186,7 @@ def violations(world: World) -> Iterator[Violation]:
 
 
 def everything_that_came(world: World) -> dict[Identity, list[Message]]:
-    """Every message that any region's queue ever took in, and every command, with its copies."""
+    """Yield every message that any region's queue took in, and every command, with its copies."""
     copies_by_identity = {name: list(copies) for name, copies in world.commands.items()}
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
@@ -199,7 +199,7 @@ def identity(message: Message) -> Identity:
 
 
 def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
-    """At most one effect per message and per number; each group's in order, levels growing."""
+    """Check for one effect per message and number, each group's in order, levels growing."""
     completed = [c for c, entry in history.ends if entry.status is Status.COMPLETED]
     for what, count in Counter((c.id, c.digest) for c in completed).items():
         if count > 1:
@@ -217,7 +217,7 @@ def once_and_in_order(history: SessionHistory) -> Iterator[Violation]:
 
 
 def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterator[Violation]:
-    """Every message that was accepted has an end with a name."""
+    """Check that every message that was accepted has an end with a name."""
     ends: dict[Identity, list[Entry]] = {}
     forwarded: list[Message] = []
     reasons: list[str] = []
@@ -241,7 +241,7 @@ def ends_violations(world: World, histories: Iterable[SessionHistory]) -> Iterat
 
 
 def is_excused(world: World, message: Message) -> bool:
-    """Whether a message ended outside the journal: rejected, or by a handler without entries."""
+    """Return whether a message ended outside the journal: rejected, or where none has entries."""
     kind = world.handlers.kind_of(message.type)
     passes = message.number is None and kind is Kind.IDEMPOTENT
     return passes or identity(message) in world.observed.rejected

@@ -1,4 +1,4 @@
-"""What every saga must have come to, by the journals alone: all or nothing, in both regions."""
+"""The end of every saga by the journals alone: it must be all or nothing, in both regions."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ type EntriesByMessage = dict[tuple[str, str], list[CoveringEntry]]
 
 
 def entries_by_message(journal: RecordingJournal) -> EntriesByMessage:
-    """What was recorded of every message, by session and id, but that it was parked."""
+    """Return what was recorded of every message, by session and id, but that it was parked."""
     entries: EntriesByMessage = defaultdict(list)
     for session, documents in journal.store.entries.items():
         for document in documents.values():
@@ -75,21 +75,21 @@ class SagaHistory:
         return self.record.plan.steps if self.record.plan else ()
 
     def everything(self) -> Iterator[list[CoveringEntry]]:
-        """What was recorded for each of its messages, in its own and in its steps' sessions."""
+        """Return what was recorded for each message of the saga, in its and its steps' sessions."""
         own = session_of(self.key)
         yield from (covering for (session, _), covering in self.entries.items() if session == own)
         for step in self.steps:
             yield from filter(None, (self.of(step, direction) for direction in Direction))
 
     def of(self, step: Step, direction: Direction) -> list[CoveringEntry]:
-        """What was recorded of a step's command, or of what took its place."""
+        """Return what was recorded of a step's command, or of what took its place."""
         command = step.do if direction is Direction.DO else step.undo
         if command is None:
             return []
         return self.entries.get((command.session, step_id(self.key, step.name, direction)), [])
 
     def acts(self, step: Step, direction: Direction) -> list[int]:
-        """When a step's command, or its compensation, took effect: once at most."""
+        """Return when a step's command, or its compensation, took effect: once at most."""
         return [covering.at for covering in self.of(step, direction) if covering.acts]
 
 
@@ -108,7 +108,7 @@ type BrokenPromises = Iterator[tuple[str, str]]
 
 
 def end_violations(saga: SagaHistory) -> BrokenPromises:
-    """All or nothing; and anything else only where a session refused it."""
+    """Check that it is all or nothing; anything else only where a session refused it."""
     record, plan = saga.record, saga.record.plan
     if plan is None or not record.state.is_end:
         return
@@ -139,7 +139,7 @@ def end_violations(saga: SagaHistory) -> BrokenPromises:
 
 
 def task_hub_violations(world: World, saga: SagaHistory) -> BrokenPromises:
-    """Every instance, in whichever region, ended as the saga did."""
+    """Check that every instance, in whichever region, ended as the saga did."""
     name, state = instance_of(saga.key), saga.record.state
     for hub in world.hubs.values():
         for instance, outcome in hub.ends:
@@ -154,7 +154,7 @@ def task_hub_violations(world: World, saga: SagaHistory) -> BrokenPromises:
 
 
 def repetition_violations(saga: SagaHistory) -> BrokenPromises:
-    """Without faults nothing is written twice, so n steps, waits included, take n + 2 writes.
+    """Check that without faults n steps, waits included, take n + 2 writes: none is repeated.
 
     A person who looks after a fault writes more.
     """
@@ -185,7 +185,7 @@ def saga_violations(world: World) -> Iterator[Violation]:
 
 
 def record_violations(records: Sequence[SagaRecord]) -> BrokenPromises:
-    """It starts once and ends once, and keeps every event."""
+    """Check that a saga starts once and ends once, and keeps every event."""
     for before, after in pairwise(records):
         if before.events != after.events[: len(before.events)]:
             yield "P1", f"{before.events} became {after.events}"
@@ -199,7 +199,7 @@ def record_violations(records: Sequence[SagaRecord]) -> BrokenPromises:
 
 
 def step_violations(saga: SagaHistory, step: Step) -> BrokenPromises:
-    """Nothing acts twice, nor is undone before it was done; and the outcome is what happened."""
+    """Check that a step acts once at most, is undone after that, and has its true outcome."""
     done, undone = saga.acts(step, DO), saga.acts(step, UNDO)
     if len(done) > 1 or len(undone) > 1:
         yield "P2", f"{step.name} was done {len(done)} and undone {len(undone)} times"
@@ -213,7 +213,7 @@ def step_violations(saga: SagaHistory, step: Step) -> BrokenPromises:
 
 
 def outcomes(saga: SagaHistory, step: Step) -> tuple[StepOutcome | None, ...]:
-    """What may be said of a step, by what was recorded; one that never acted may be left out."""
+    """Return what may be said of a step, by what was recorded; nothing, too, if it never acted."""
     if saga.acts(step, UNDO):
         return (StepOutcome.UNDONE,)
     if not saga.acts(step, DO):
@@ -222,7 +222,7 @@ def outcomes(saga: SagaHistory, step: Step) -> tuple[StepOutcome | None, ...]:
 
 
 def stage_order_violations(saga: SagaHistory) -> BrokenPromises:
-    """Stage follows stage, onward and back, and none follows where the way back begins."""
+    """Check that stage follows stage, onward and back, and none where the way back begins."""
     plan = saga.record.plan
     if plan is None:
         return
@@ -245,7 +245,7 @@ def stage_order_violations(saga: SagaHistory) -> BrokenPromises:
 def answer_violations(
     saga: SagaHistory, answers: Sequence[tuple[SagaRequest, SagaResponse]]
 ) -> BrokenPromises:
-    """What clients were answered holds."""
+    """Check that what clients were answered holds."""
     record = saga.record
     for request, answer in answers:
         is_taken = answer.is_accepted

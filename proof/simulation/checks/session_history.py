@@ -19,7 +19,7 @@ type QueuedOutput = tuple[str, Message]
 
 @dataclass
 class SessionHistory:
-    """What a session's entries say, from the first to the last.
+    """The content of a session's entries, from the first to the last.
 
     `copies_by_identity` are all messages that ever came. The copies of one may differ in their
     times. `corrections` are the bodies that the operator gave to some of them. The results of
@@ -56,7 +56,7 @@ class SessionHistory:
                     yield from self.check_unchanged(where, entry)
 
     def check_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
-        """An entry that leaves the state alone; a fault has a report among its outputs."""
+        """Check an entry that leaves the state alone; a fault has a report among its outputs."""
         if entry.state is not None or entry.state_at != self.state_at:
             yield Violation("P5", f"{where}: {entry.status} and yet another state")
         sent = self.stored_outputs(entry)
@@ -96,7 +96,7 @@ class SessionHistory:
         return flatten(result.batches)
 
     def message(self, entry: Entry, identity: MessageIdentity) -> Message | None:
-        """The message as it was processed."""
+        """Return the message as it was processed."""
         copies = self.copies_by_identity.get((self.session, identity.id, identity.digest), ())
         # The one that was processed left its time in what came of it.
         times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}

@@ -1,1 +1,1 @@
-"""What a world is given to do: two businesses, and the messages that are sent to them."""
+"""The work of a world: two businesses, and the messages that are sent to them."""

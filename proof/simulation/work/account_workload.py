@@ -1,4 +1,4 @@
-"""What is sent to accounts: a few sessions; numbered and un-numbered messages of every kind."""
+"""The messages to accounts: a few sessions; numbered and un-numbered messages of every kind."""
 
 import json
 import random
@@ -78,7 +78,7 @@ class AccountMessages:
         return Draft(derive_id(session, group, str(self.amount)), kind, body, moment(0.0))
 
     def competing_series(self, session: str) -> list[NumberedSeries]:
-        """A sender that numbers for itself, and one of a higher owner level in its place."""
+        """Make a sender that numbers for itself, and one of a higher owner level in its place."""
         count = self.draw.randint(3, 5)
         from_number = self.draw.randint(1, count - 1)
         begin = self.draw.random() * LATER_SECONDS
@@ -117,6 +117,6 @@ class AccountMessages:
 
 
 def is_from_long_ago(message: Message) -> bool:
-    """Whether a message without a number is older than anything that is remembered."""
+    """Return whether a message without a number is older than anything that is remembered."""
     sent_at = datetime.fromisoformat(message.time or moment(0.0)).timestamp()
     return message.number is None and sent_at < EPOCH_SECONDS - LONG_AGO_SECONDS / 2

@@ -25,7 +25,7 @@ LETTER_CHARACTERS = 400
 
 
 class Amount(BaseModel):
-    """What comes to an account; `to` is the account that an amount is forwarded to."""
+    """An amount that comes to an account; `to` is the account that it is forwarded to."""
 
     amount: int
     to: str | None = None
@@ -33,7 +33,7 @@ class Amount(BaseModel):
 
 
 class Account(BaseModel):
-    """What an account remembers: every amount, in the order in which it was applied."""
+    """The memory of an account: every amount, in the order in which it was applied."""
 
     amounts: list[int] = []
 
@@ -64,7 +64,7 @@ def booked(account: Account, body: Amount) -> Account:
 
 
 def receipt(account: Account, context: Context, text: str = "") -> Output:
-    """A receipt for everything booked so far, the same in every run of the handler."""
+    """Make a receipt for everything booked so far, the same in every run of the handler."""
     total = sum(account.amounts)
     lucky = context.random.randrange(1_000_000)
     body = Receipt(total=total, receipt=context.new_id(), lucky_number=lucky, text=text)
@@ -151,7 +151,7 @@ def business(external: ExternalSystem) -> Handlers:
 
 
 def corrected(message: Message) -> bytes | None:
-    """What the operator makes of a message that failed; only `account.burn` can be corrected."""
+    """Return what the operator makes of a failed message; only `account.burn` can be corrected."""
     if message.type != "account.burn":
         return None
     body = Amount.model_validate_json(message.body)
@@ -176,7 +176,7 @@ def account_violations(
 
 
 def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
-    """What is safe is booked, and nothing else; each producer's amounts are in order."""
+    """Check that what is safe is booked and nothing else, each producer's amounts in order."""
     safe = world.senders.safe
     contested = {message.id for series in load.series for message in series.messages}
     contested |= {message.id for message in load.conflicting}
@@ -204,7 +204,7 @@ def amount_in(message: Message) -> int:
 
 
 def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Violation]:
-    """What one account forwards another one books, and nothing else."""
+    """Check that another account books what one forwards, and nothing else."""
     came = {
         (q.message.session, amount_in(q.message))
         for namespace in world.namespaces.values()
@@ -222,7 +222,7 @@ def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Viol
 def check_external_system(
     world: World, external: ExternalSystem, booked: dict[str, list[int]]
 ) -> Iterator[Violation]:
-    """The external system was called, and gets the same amount whenever a key comes again."""
+    """Check that the external system was called, and whenever a key came again, with its amount."""
     amounts = dict(external.calls)
     for key, amount in external.calls:
         if amounts[key] != amount:

@@ -1,4 +1,4 @@
-"""Which sagas are requested, and when and where their events and cancellations come."""
+"""The requests for sagas, and when and where their events and cancellations come."""
 
 import json
 import random

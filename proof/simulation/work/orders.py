@@ -41,7 +41,7 @@ class Item(BaseModel):
 
 
 class Shelf(BaseModel):
-    """What was put (+) and taken away (-), in order."""
+    """The amounts that were put (+) and taken away (-), in order."""
 
     log: list[str] = []
 
@@ -100,7 +100,7 @@ STAYS = frozenset({StepOutcome.DONE, StepOutcome.KEPT})
 
 @dataclass
 class ExpectedStates:
-    """What should be in stock, in accounts and on shelves; `came` is what was delivered."""
+    """The expected stock, accounts and shelves; `came` is what was delivered."""
 
     came: Counter[str] = field(default_factory=Counter)
     gone: Counter[str] = field(default_factory=Counter)
@@ -127,7 +127,7 @@ class ExpectedStates:
                     self.shelved[session][f"-{body['name']}"] += 1
 
     def state_of(self, session: str) -> Json | None:
-        """What the state of a session should be; None for sessions of another kind."""
+        """Return what the state of a session should be; None for sessions of another kind."""
         came, left = self.came[session], self.came[session] - self.gone[session]
         match session.partition(":")[0]:
             case "stock":
@@ -171,5 +171,5 @@ def order_document(key: str, record: SagaRecord, order: Json) -> Iterator[Violat
 
 
 def comparable(state: Json) -> Json:
-    """A state in which the order on a shelf does not matter."""
+    """Return a state in which the order on a shelf does not matter."""
     return {"log": dict(Counter(state.get("log", [])))} if state.keys() <= {"log"} else state

@@ -1,4 +1,4 @@
-"""What is run in a world, by name: accounts, orders, or one or the other by the seed."""
+"""The scenarios of a world, by name: accounts, orders, or one or the other by the seed."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

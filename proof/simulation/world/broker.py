@@ -100,7 +100,7 @@ class Namespace:
     def deliver(
         self, queue: str, lock: SessionLock, now: float, in_hand: Collection[QueuedMessage]
     ) -> QueuedMessage | None:
-        """The session's next message that the lock's holder does not have in hand."""
+        """Return the session's next message that the lock's holder does not have in hand."""
         if not self.holds(queue, lock, now):
             return None
         session = lock.session

@@ -103,7 +103,7 @@ class SenderProcess:
     async def publish(
         self, session: str, drafts: Sequence[Draft], options: ProducerOptions
     ) -> Sequence[Message] | None:
-        """The messages, if they are known to be safe. Raises ProducerDisconnected."""
+        """Return the messages, if they are known to be safe. Raises ProducerDisconnected."""
 
         async def attempt(producer: Producer) -> Sequence[Message] | ProducerDisconnected:
             try:
@@ -120,7 +120,7 @@ class SenderProcess:
         return await self.attempt(lambda producer: producer.send([message])) is not None
 
     async def attempt[T](self, work: Callable[[Producer], Awaitable[T]]) -> T | None:
-        """What the work gives; None where it failed, or the process died."""
+        """Return what the work gives; None where it failed, or the process died."""
         if self.process is None or self.producer is None or self.process.is_killed:
             self.process = self.cloud.new_process(self.name, CLIENT_REGION)
             self.producer = self.cloud.producer(self.process)
@@ -145,7 +145,7 @@ class CancelSaga:
 
 @dataclass(frozen=True, slots=True)
 class SagaRequest:
-    """What is wanted of the saga with a key, over HTTP in a region, from a virtual second on."""
+    """A request for the saga with a key, over HTTP in a region, from a virtual second on."""
 
     at: float
     region: str
@@ -179,7 +179,7 @@ class SagaClients:
 
 
 async def answer_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:
-    """What the HTTP functions answer; a request that is wrong is refused for good."""
+    """Answer as the HTTP functions do; a request that is wrong is refused for good."""
     try:
         return await handle_request(book, client, request)
     except CallerError as error:
@@ -241,7 +241,7 @@ class Operator:
 
 
 def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:
-    """Sessions that wait for the operator, the messages that halted them, and their positions."""
+    """Return the sessions that wait for the operator, what halted them, and at which positions."""
     found: list[tuple[str, Message, int]] = []
     for head in [journal.newest(session) for session in list(journal.partitions)]:
         if head is not None and head.halt is not None:

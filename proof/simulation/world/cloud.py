@@ -1,4 +1,4 @@
-"""What the platform provides: the store, brokers, change feeds, task hubs and processes."""
+"""The services of the platform: the store, brokers, change feeds, task hubs and processes."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -57,7 +57,7 @@ class Cloud:
         self.workers = 0
 
     def new_namespace(self, region: str) -> Namespace:
-        """A namespace, perhaps with a time in which it is down or silent, or refuses one queue."""
+        """Make a namespace, perhaps with a time when it is down or silent, or refuses one queue."""
         injector, profile = self.injector, self.injector.profile
         down = injector.draw_outage(profile.outages, "namespace down", region)
         silent = injector.draw_outage(profile.silences, "namespace silent", region)
@@ -72,7 +72,7 @@ class Cloud:
         )
 
     def new_hubs(self) -> dict[str, TaskHub]:
-        """A task hub for each region; one of them may lose everything."""
+        """Make a task hub for each region; one of them may lose everything."""
         injector, profile = self.injector, self.injector.profile
         lost = injector.draw_outage(profile.hub_losses, "task hub lost", "a task hub")
         losing = self.rng.pick(REGIONS)
@@ -97,7 +97,7 @@ class Cloud:
         return Delivery(bus, clock, REGIONS, seconds, QUEUES, affinity=affinity)
 
     def journal_of(self, process: Process) -> Journal:
-        """The journal as a process reaches it."""
+        """Return the journal as a process reaches it."""
         far = self.variant.write_seconds
         forbidden = self.without_rights[process.region]
         return RemoteJournal(process, self.journal, far, forbidden)

@@ -35,7 +35,7 @@ class SeededRandom:
         self.random = self.stream("story")
 
     def stream(self, name: str) -> random.Random:
-        """A source of its own, so that what is drawn from it changes nothing elsewhere."""
+        """Return a source of its own, so that what is drawn from it changes nothing elsewhere."""
         return random.Random(f"{self.seed} {name}")  # noqa: S311 - must repeat, not surprise
 
     def delay(self, longest: float) -> float:
@@ -45,7 +45,7 @@ class SeededRandom:
         return choices[int(self.random.random() * len(choices))]
 
     def draw_fault(self, probability: float) -> int | None:
-        """The number of a fault that happens now; None where none does, or it is not allowed."""
+        """Draw the number of a fault that happens now; None if none does, or it is not allowed."""
         if self.random.random() >= probability:
             return None
         number = self.faults_drawn
@@ -199,7 +199,7 @@ class FaultInjector:
         return True
 
     def draw_outage(self, probability: float, kind: str, where: str) -> tuple[float, float] | None:
-        """A time during which something is unavailable; it ends before the faults do."""
+        """Draw a time during which something is unavailable; it ends before the faults do."""
         begin = self.rng.delay(self.profile.faults_end_at * 0.7)
         seconds = self.rng.delay(self.profile.faults_end_at * 0.5)
         if self.profile.is_fault_free or not self.inject(probability, kind, where, 0.0):

@@ -61,13 +61,13 @@ class ChangeFeed:
     follower: Process | None = None
 
     def is_followed_by(self, process: Process) -> bool:
-        """Whether the process holds the lease; it gets that of a dead one."""
+        """Return whether the process holds the lease; it gets that of a dead one."""
         if self.follower is None or self.follower.is_killed:
             self.follower = process
         return self.follower is process
 
     def read(self) -> list[Document]:
-        """What changed since the last read; the feed moves on whatever becomes of it."""
+        """Return what changed since the last read; the feed moves on whatever becomes of it."""
         start, self.position = self.position, len(self.store.changes)
         if start == self.position:
             return []
@@ -77,7 +77,7 @@ class ChangeFeed:
         return self.documents(start)
 
     def peek(self) -> tuple[list[Document], int]:
-        """What changed since the position, and where to move the feed once that is handled."""
+        """Return what changed since the position, and where to move the feed when it is handled."""
         end = len(self.store.changes)
         return (self.documents(self.position) if self.position < end else []), end
 
@@ -245,7 +245,7 @@ class Host:
                 call.cancel()
 
     async def make_calls(self, lock: SessionLock, in_hand: dict[QueuedMessage, None]) -> None:
-        """One call after another; what fails comes back while the session's other calls go on."""
+        """Make one call after another; what fails comes back while the other calls go on."""
         while queued := await self.next_message(lock, in_hand):
             in_hand[queued] = None
             try:

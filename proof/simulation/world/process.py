@@ -67,7 +67,7 @@ class Process:
                 raise
 
     async def attempt[T](self, work: Awaitable[T]) -> T | None:
-        """What the work gives; None where it raised LockstepError, or the process died."""
+        """Return what the work gives; None where it raised LockstepError, or the process died."""
         results: list[T] = []
 
         async def run() -> None:
@@ -174,7 +174,7 @@ class ProcessClock:
         return now() + self.process.skew_seconds
 
     def today(self) -> float:
-        """Seconds since 1970, as the process believes."""
+        """Return the seconds since 1970, as the process believes."""
         return EPOCH_SECONDS + self.now()
 
     async def sleep(self, seconds: float) -> None:
@@ -224,7 +224,7 @@ class RemoteJournal(InterceptedJournal):
 
 
 def result_of[T](work: Awaitable[T]) -> T:
-    """The result of a coroutine of the in-memory twin, which never waits for anything."""
+    """Return the result of a coroutine of the in-memory twin, which never waits for anything."""
     coroutine: Any = work
     try:
         coroutine.send(None)

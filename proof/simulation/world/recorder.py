@@ -39,7 +39,7 @@ class AbandonedDelivery:
 
 @dataclass
 class Observations:
-    """What hosts did beside journals and queues. `rejected` are reports, by what was rejected.
+    """The acts of hosts beside journals and queues. `rejected` are reports, by what was rejected.
 
     `failures` are activities that have to be tried again, `surprises` errors nobody foresaw.
     """
@@ -113,7 +113,7 @@ class RecordingStore(MemoryStore):
         return result
 
     def check_no_hole(self, session: str) -> None:
-        """Compaction leaves no entry below one that it removed: a sleeper could build on that."""
+        """Check that no entry is left below a removed one, on which a sleeper could build."""
         kept = sorted(int(d["id"]) for d in self.partitions[session].values() if is_entry(d))
         if kept and kept[-1] - kept[0] >= len(kept):
             self.record_violation("P3", f"{session}: of the entries only {kept} are left")
@@ -139,7 +139,7 @@ class RecordingStore(MemoryStore):
         self.entries[session][position] = stored
 
     def check_new_entry(self, session: str, position: int, stored: Document) -> None:
-        """An entry follows an ended one, and cursors only grow, unless they are evicted."""
+        """Check that an entry follows an ended one, and that only an eviction shrinks cursors."""
         before = self.entries[session].get(position - 1)
         if position and before is None:
             self.record_violation("P3", f"{session}/{position}: follows nothing")
@@ -202,7 +202,7 @@ class RecordingJournal(MemoryJournal):
 
 
 def state_of(journal: MemoryJournal, session: str) -> Json:
-    """A session's last state; empty while it has none."""
+    """Return a session's last state; empty while it has none."""
     position = state_position(journal.newest(session))
     holder = journal.entry_at(session, position) if position is not None else None
     return (holder.state or {}) if holder else {}

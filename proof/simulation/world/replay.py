@@ -1,4 +1,4 @@
-"""What durabletask's worker does with an instance: its orchestrator is run again from the start.
+"""The work of durabletask's worker on an instance: its orchestrator is run again from the start.
 
 A stand-in for the worker's context, with durabletask's own tasks. Each turn goes through the whole
 history first; what the orchestrator asks for then must be what the history says that it asked for.
@@ -76,7 +76,7 @@ NO_TIME = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What a turn came to: what the orchestrator asks for next, and how it ended, if it has."""
+    """The result of a turn: what the orchestrator asks for next, and how it ended, if it has."""
 
     scheduled: tuple[ScheduledAction, ...]
     status: str | None

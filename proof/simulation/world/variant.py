@@ -1,4 +1,4 @@
-"""What sort of world a seed gets: how many, how large, and with which of the settings."""
+"""The sort of world that a seed gets: how many, how large, and with which of the settings."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -64,7 +64,7 @@ def run[T](main: Coroutine[Any, Any, T]) -> T:
 
 
 def now() -> float:
-    """Virtual seconds since the running loop was made."""
+    """Return the virtual seconds since the running loop was made."""
     return asyncio.get_running_loop().time()
 
 
@@ -80,7 +80,7 @@ class Signal:
         return self.down is not None and self.down[0] <= now < self.down[1]
 
     async def wait_for[T](self, take: Callable[[], T | None]) -> T:
-        """What can be taken, as soon as there is something."""
+        """Wait for what can be taken, and return it as soon as there is something."""
         while (taken := take()) is None:
             waiter = asyncio.get_running_loop().create_future()
             self.waiters.append(waiter)

@@ -1,4 +1,4 @@
-"""What is sent to a world: numbered messages, messages without numbers, and those of producers."""
+"""The messages to a world: numbered ones, those without numbers, and those of producers."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ type Operation = tuple[Draft, ...]
 
 @dataclass(frozen=True, slots=True)
 class PublishPlan:
-    """What one producer publishes to a session, operation by operation, from some time on."""
+    """The messages of one producer to a session, operation by operation, from some time on."""
 
     session: str
     group: str
@@ -46,5 +46,5 @@ class Workload:
 
 
 def moment(seconds: float) -> str:
-    """A virtual second as the time on a message."""
+    """Return a virtual second as the time on a message."""
     return datetime.fromtimestamp(EPOCH_SECONDS + seconds, UTC).isoformat()

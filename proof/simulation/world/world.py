@@ -107,7 +107,7 @@ class World(Cloud):
                 await asyncio.sleep(left_seconds)
 
     def old_at(self) -> float:
-        """When all of the journal is older than the retention, and no host is frozen any more."""
+        """Return when all of the journal is older than the retention and no host is frozen."""
         partitions = self.journal.partitions.values()
         written = [d["_ts"] for documents in partitions for d in documents.values()]
         old_at = max(written, default=0.0) + self.policy.retention_seconds

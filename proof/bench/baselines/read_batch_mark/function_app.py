@@ -52,7 +52,7 @@ def make_outbox_record(message: func.ServiceBusMessage) -> dict[str, Any]:
 def store_state(
     before: dict[str, Any] | None, message: func.ServiceBusMessage
 ) -> tuple[str, tuple[dict[str, Any]], dict[str, str]]:
-    """The batch operation that stores the state, on the condition that it is as it was read."""
+    """Return the batch operation that stores the state, provided that it is as it was read."""
     document = {"id": STATE, "session": message.session_id}
     if before is None:
         return "create", ({**document, "state": track_message({}, message)},), {}

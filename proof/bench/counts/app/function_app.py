@@ -22,7 +22,7 @@ class Occurrence(BaseModel):
 
 
 class Tally(BaseModel):
-    """How many messages a session has had."""
+    """The number of messages that a session has had."""
 
     taken: int = 0
 

@@ -19,7 +19,7 @@ class Step(BaseModel):
 
 
 class Count(BaseModel):
-    """How many steps a session has taken."""
+    """The number of steps that a session has taken."""
 
     steps: int = 0
 
