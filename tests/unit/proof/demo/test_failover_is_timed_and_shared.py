@@ -37,9 +37,6 @@ def test_take_over_runs_from_the_kill_to_the_first_effect_by_the_other_region() 
     found = seen(*effects("east", 100), *effects("west", 90, 106, 105))
 
     assert found.take_over_seconds == pytest.approx(4.6)
-
-
-def test_nobody_taking_over_has_no_time() -> None:
     assert seen(*effects("east", 100, 120)).take_over_seconds is None
 
 

@@ -42,25 +42,17 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     return made
 
 
-def test_where_nothing_queues_a_limit_is_wall_time(clocks: Clocks) -> None:
-    limit = Patience(10)
+def test_a_limit_counts_what_does_not_queue_for_a_processor(clocks: Clocks) -> None:
+    idle, busy = Patience(10), Patience(100)
     clocks.pass_by(9.9)
-    assert not limit.is_over()
-
+    assert not idle.is_over()
     clocks.pass_by(0.2)
+    assert idle.is_over()
 
-    assert limit.is_over()
-
-
-def test_what_queues_for_a_processor_has_as_much_time_as_on_an_idle_machine(clocks: Clocks) -> None:
-    limit = Patience(10)
-
-    for _ in range(9):
-        clocks.pass_by(10, queued=9)
-        assert not limit.is_over()
-
-    clocks.pass_by(10, queued=8.9)
-    assert limit.is_over()
+    clocks.pass_by(900, queued=850)
+    assert not busy.is_over()
+    clocks.pass_by(50)
+    assert busy.is_over()
 
 
 def test_a_wait_that_only_queues_ends_all_the_same(clocks: Clocks) -> None:
