@@ -4,31 +4,26 @@ import re
 
 import pytest
 
-from local.cosmos import charges
 from local.cosmos.http import account, requests
-from local.cosmos.http.batches import BATCH_ACTIONS, BATCH_BYTES_MAX, OPERATIONS_MAX
+from local.cosmos.http.batches import BATCH_ACTIONS
 from local.cosmos.http.documents import RANGE_GONE
 from local.cosmos.http.requests import KINDS, parse_address
-from local.cosmos.items import containers, documents, partitions, patch
+from local.cosmos.items import patch
 from local.cosmos.items.containers import KNOWN_PROPERTIES
 from local.cosmos.items.indexing import KNOWN_KEYS
 from local.cosmos.query.merging import NOT_SERVABLE
-from local.cosmos.query.paging import PAGE_BYTES, PAGE_ITEMS
 from local.cosmos.responses import RequestRefused
-from local.cosmos.server import BODY_BYTES_MAX
 from local.cosmos.sql.functions import AGGREGATES, FUNCTIONS
-from local.cosmos.sql.parser import DEPTH_MAX, parse_query
+from local.cosmos.sql.parser import parse_query
 from tests.docs.local_page import (
     ITEM,
     ITEMS,
-    MEBIBYTE,
     ROOT,
     cells,
     coded,
     modules,
     names,
     paragraph,
-    rows,
     section,
 )
 
@@ -105,34 +100,3 @@ def test_every_query_that_is_refused_is_refused() -> None:
     for example in names("Cosmos DB", "query refused", 1):
         with pytest.raises(RequestRefused):
             parse_query(example, {})
-
-
-def test_every_limit() -> None:
-    numbers = [int(number) for number in re.findall(r"\d+", paragraph("Cosmos DB", "Limits"))]
-
-    assert numbers == [
-        *(BODY_BYTES_MAX // MEBIBYTE, documents.ITEM_BYTES_MAX // MEBIBYTE),
-        *(OPERATIONS_MAX, BATCH_BYTES_MAX // MEBIBYTE, patch.CHANGES_MAX),
-        *(PAGE_ITEMS, PAGE_BYTES // MEBIBYTE),
-        *(containers.ID_BYTES_MAX, containers.NAME_CHARACTERS_MAX, partitions.KEY_BYTES_MAX),
-        *(documents.LEVELS_MAX, DEPTH_MAX),
-    ]
-
-
-def test_every_charge() -> None:
-    prices = [
-        (
-            charges.read(size, is_strong=False),
-            charges.read(size, is_strong=True),
-            charges.insert(size, 0),
-            charges.replace(size, 0),
-            charges.delete(size),
-            charges.query([size], is_strong=False),
-        )
-        for size in (1024, 100 * 1024)
-    ]
-    expected = [f"{small:g} / {large:g}" for small, large in zip(*prices, strict=True)]
-
-    assert [row[1] for row in rows("Cosmos DB", "charge")] == expected
-    assert charges.INDEXED_PROPERTY == 0.5
-    assert charges.METADATA == charges.REFUSAL == 1.0

@@ -2,19 +2,17 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number
-from shared.engine.consume.outcomes import Faulted, Processed
+from shared.engine.consume.outcomes import Faulted, Outcome, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from tests.docs.pages import page
 from tests.world import World
 
-PAGE = (Path(__file__).parents[2] / "docs/models.md").read_text()
-(PROGRAM,) = re.findall(r"^```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("docs/models.md")
 
 
 def first_version() -> Handlers:
@@ -34,62 +32,53 @@ def first_version() -> Handlers:
     return handlers
 
 
-def program_of_the_page() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(PROGRAM, "docs/models.md", "exec"), names)
-    return names
-
-
 def deposit(sequence: int) -> Message:
     """The n-th deposit, of five."""
     number = Number("bank", 0, sequence)
     return Message(f"m{sequence}", "account:ada", "account.deposit", b'{"amount":5}', number)
 
 
-async def test_the_program_of_the_page_reads_what_its_first_version_stored() -> None:
-    world = World(handlers=first_version())
+async def deploy(before: Handlers, after: Handlers) -> tuple[World, Outcome]:
+    """What becomes of the second deposit where the handlers changed after the first one."""
+    world = World(handlers=before)
     await world.east.consumer.consume(deposit(0))
+    world.handlers = after
+    return world, await world.worker("east").consumer.consume(deposit(1))
 
-    world.handlers = program_of_the_page()["handlers"]
-    assert isinstance(await world.worker("east").consumer.consume(deposit(1)), Processed)
 
+async def test_the_program_of_the_page_reads_what_its_first_version_stored() -> None:
+    world, outcome = await deploy(first_version(), PAGE.run()["handlers"])
+
+    assert isinstance(outcome, Processed)
     states = [one["state"] for one in world.entries("account:ada")]
     assert states == [{"cents": 500}, {"balance": 10, "currency": "EUR"}]
 
 
 async def test_its_first_version_halts_on_what_it_stored_with_a_reason_of_the_table() -> None:
-    world = World(handlers=program_of_the_page()["handlers"])
-    await world.east.consumer.consume(deposit(0))
-
-    world.handlers = first_version()
-    outcome = await world.worker("east").consumer.consume(deposit(1))
+    _, outcome = await deploy(PAGE.run()["handlers"], first_version())
 
     assert isinstance(outcome, Faulted)
     assert outcome.entry.halt is not None
-    assert f"| `{outcome.entry.reason}` |" in PAGE
+    assert outcome.entry.reason in PAGE.table("reason").names()
 
 
 async def test_the_first_version_meets_a_state_whose_version_nobody_raised() -> None:
-    world = World(handlers=first_version())
-    await world.east.consumer.consume(deposit(0))
-    names = program_of_the_page()
-    forgotten = Handlers()
-    handle = names["deposit"]
-    forgotten.register("account.deposit", state=names["Account"], body=names["Deposit"])(handle)
+    names, forgotten = PAGE.run(), Handlers()
+    register = forgotten.register("account.deposit", state=names["Account"], body=names["Deposit"])
+    register(names["deposit"])
 
-    world.handlers = forgotten
-    outcome = await world.worker("east").consumer.consume(deposit(1))
+    _, outcome = await deploy(first_version(), forgotten)
 
     assert isinstance(outcome, Faulted)
     reason = "the stored state is not what Account version 1 reads: unknown 'cents', missing"
     assert str(outcome.entry.reason).startswith(reason)
-    assert f"`{reason} 'balance'` |" in PAGE
+    assert f"{reason} 'balance'" in PAGE.table("reason").names()
 
 
 async def test_the_page_sets_a_state() -> None:
-    (sent,) = re.findall(r"-d '(\{.+\})'", PAGE)
+    (sent,) = re.findall(r"-d '(\{.+\})'", PAGE.text)
     asked = json.loads(sent)
-    world = World(handlers=program_of_the_page()["handlers"])
+    world = World(handlers=PAGE.run()["handlers"])
     await world.east.consumer.consume(deposit(0))
 
     body = json.dumps(asked["body"]).encode()

@@ -9,7 +9,7 @@ from proof.testbed.cloud import running_cloud
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
-from tests.docs.local_page import ROOT
+from tests.docs.pages import ROOT
 from tests.patience import until
 
 pytestmark = pytest.mark.e2e

@@ -1,7 +1,6 @@
 """docs/tutorial.md: every block, in its order, on the local cloud; and the lines of README.md."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,18 +14,14 @@ import pytest
 
 from cli.folders import ROOT
 from proof.testbed.patience import run_patiently, wait_for_end
+from tests.docs.pages import page
 from tests.e2e.test_what_up_prints import read_lines
 from tests.patience import until
 from tests.wire.packages import find_program
 
 pytestmark = pytest.mark.e2e
 
-PAGE = (ROOT / "docs/tutorial.md").read_text()
-BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>file|terminal): (?P<name>\S+) -->\n)?"
-    r"^```(?P<language>\w+)\n(?P<text>.+?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
+PAGE = page("docs/tutorial.md")
 # What only looks is run again until it shows what the page says; nothing else is.
 LOOKS = ("lockstep show", "lockstep faults", "lockstep health")
 EFFECT_SECONDS_MAX = 60.0
@@ -112,24 +107,25 @@ def test_every_block_of_the_tutorial_works_in_its_order(
 ) -> None:
     find_program("curl")
     began = time.monotonic()
-    blocks = list(BLOCK.finditer(PAGE))
-    assert PAGE.count("```") == 2 * len(blocks)
+    blocks = PAGE.blocks
+    assert "```" not in PAGE.without_blocks
     for place, block in enumerate(blocks):
-        text, following = block["text"], blocks[place + 1 : place + 2]
-        expected = next((one["text"] for one in following if one["language"] == "text"), None)
-        match block["mark"], block["language"]:
+        text, following = block.text, blocks[place + 1 : place + 2]
+        expected = next((one.text for one in following if one.language == "text"), None)
+        match block.mark, block.language:
             case "file", _:
-                assert (reader.folder / block["name"]).exists(), "it takes an example's place"
-                (reader.folder / block["name"]).write_text(text)
+                file = reader.folder / str(block.name)
+                assert file.exists(), "it takes an example's place"
+                file.write_text(text)
             case "terminal", "sh":
                 reader.do_second(text)
             case None, "sh":
                 reader.do_shell(text, expected)
             case None, "text":
-                assert blocks[place - 1]["language"] == "sh"
+                assert blocks[place - 1].language == "sh"
             case other:
                 raise AssertionError(f"nobody runs this block: {other}")
-        reader.done.append(block["language"])
+        reader.done.append(block.language)
         if reader.first_effect is None and '"balance": 30' in (expected or ""):
             reader.first_effect = time.monotonic() - began
 
@@ -142,8 +138,8 @@ def test_every_block_of_the_tutorial_works_in_its_order(
 
 
 def test_the_lines_of_the_readme_work_in_their_order(reader: Reader) -> None:
-    readme = (ROOT / "README.md").read_text()
-    (block,) = [part for part in readme.split("```") if part.startswith("\n./lockstep new app")]
+    blocks = page("README.md").blocks
+    (block,) = [one.text for one in blocks if one.text.startswith("./lockstep new app")]
     (reader.folder / "lockstep").symlink_to(ROOT / "lockstep")
     lines = [line.partition("#")[0].strip() for line in block.strip().splitlines()]
     make, test, up, send, show = lines

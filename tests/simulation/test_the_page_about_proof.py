@@ -2,21 +2,21 @@
 
 import re
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import proof.simulation.__main__
 import tests.crash_points.__main__
+from tests.docs.pages import page
 from tests.mutants.catalogue import FOR_SIMULATION, FOR_TESTS, MUTANTS
 from tests.simulation.test_a_team_simulates_its_own_handlers import MESSAGES, handlers
 
-PAGE = (Path(__file__).parents[2] / "docs/proof.md").read_text()
+PAGE = page("docs/proof.md")
 
 
 def test_the_example_runs_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (example,) = PAGE.programs()
     theirs = ModuleType("handlers_of_yours")
     theirs.__dict__.update(handlers=handlers, messages=MESSAGES)
     monkeypatch.setitem(sys.modules, "handlers_of_yours", theirs)
@@ -32,7 +32,7 @@ def test_the_example_runs_as_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("command", [proof.simulation.__main__, tests.crash_points.__main__])
 def test_the_commands_are_understood(command: ModuleType) -> None:
     name = command.__name__.removesuffix(".__main__")
-    shown = re.findall(rf"python -m {name}\b([^#\n`]*)", PAGE)
+    shown = re.findall(rf"python -m {name}\b([^#\n`]*)", PAGE.text)
 
     assert shown
     for arguments in shown:
@@ -40,12 +40,12 @@ def test_the_commands_are_understood(command: ModuleType) -> None:
 
 
 def test_the_mutants_are_counted() -> None:
-    assert f"{len(MUTANTS)} small changes" in PAGE
-    assert f"{len(FOR_TESTS)} of them by the tests" in PAGE
+    assert f"{len(MUTANTS)} small changes" in PAGE.text
+    assert f"{len(FOR_TESTS)} of them by the tests" in PAGE.text
 
 
 def test_every_mutant_is_listed_with_the_seeds_it_took() -> None:
-    listed = re.findall(r"^\| (P\d) \| (.+?) \| (\w+) \| (\d+) \|", PAGE, re.MULTILINE)
+    listed = re.findall(r"^\| (P\d) \| (.+?) \| (\w+) \| (\d+) \|", PAGE.text, re.MULTILINE)
 
     assert [(promise, name, profile) for promise, name, profile, _ in listed] == [
         (mutant.promise, mutant.name, mutant.simulated.profile)

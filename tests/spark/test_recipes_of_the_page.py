@@ -1,7 +1,6 @@
 """The recipes of the page about Spark run as they stand there, on rows as connectors have them."""
 
 import json
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,14 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark import feeding
 from spark.datasource import EventWriter
+from tests.docs.pages import page
 from tests.spark.recording import RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark
 
-PAGE = (Path(__file__).parents[2] / "docs/spark.md").read_text()
-RECIPES = PAGE.split("### From code of your own", 1)[1].split("\n## ", 1)[0]
-PYTHON = re.findall(r"```python\n(.*?)```", RECIPES, re.DOTALL)
-MAPPING: dict[str, Any] = json.loads(re.findall(r"```json\n(.*?)```", RECIPES, re.DOTALL)[0])
+PAGE = page("docs/spark.md").section("Feed a table of your own")
+STREAMS = PAGE.section("A stream, batch by batch")
+PYTHON = PAGE.programs()
+MAPPING: dict[str, Any] = json.loads(STREAMS.programs("json")[0])
 BATCH, READERS = (
     next(block for block in PYTHON if word in block) for word in ("def feed_batch", "def read_")
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from detect_secrets.core.secrets_collection import SecretsCollection
 from detect_secrets.settings import default_settings
 
-from tests.docs.local_page import ROOT
+from tests.docs.pages import ROOT
 from tests.sizes import IS_PROOF
 
 # By file, how many strings look like secrets and are none: published keys of emulators, the name of

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proof.testbed.patience import run_patiently
-from tests.docs.local_page import ROOT
+from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.wire
 

@@ -1,19 +1,12 @@
-"""The decision table of docs/guarantees.md, generated from the rules that the engine applies.
-
-`python -m tests.docs.decision_table` writes it into the page.
-"""
+"""The decision table of docs/guarantees.md, from the rules that the engine applies."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
+from docs.site.markdown import table
 from shared.domain.decision import RULES, Newest, Place, Rule, Session, Situation
 
-PAGE = Path(__file__).parents[2] / "docs/guarantees.md"
-BEGIN = "<!-- decision table: begin -->"
-END = "<!-- decision table: end -->"
-COMMAND = "python -m tests.docs.decision_table"
 ANY = "any"
 
 
@@ -68,19 +61,15 @@ def render() -> str:
 
 
 def render_table() -> str:
-    columns = (
-        "rule",
-        "session",
-        "newest entry holds under its id or number",
-        "place of its number",
-        "decision",
-        "because",
-    )
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
-    for number, rule in enumerate(RULES, 1):
-        facts = " | ".join(fact or ANY for fact in (rule.session, rule.newest, rule.place))
-        lines.append(f"| {number} | {facts} | `{rule.decision.__name__}` | {rule.why} |")
-    return "\n".join(lines)
+    rows = [
+        (
+            *(str(number), rule.session or ANY, rule.newest or ANY, rule.place or ANY),
+            *(f"`{rule.decision.__name__}`", rule.why),
+        )
+        for number, rule in enumerate(RULES, 1)
+    ]
+    newest = "newest entry holds under its id or number"
+    return table(("rule", "session", newest, "place of its number", "decision", "because"), rows)
 
 
 def render_picture() -> str:
@@ -107,18 +96,14 @@ def ask(rule: Rule) -> str:
 
 
 def render_impossible() -> str:
-    lines = [
-        "| cannot occur: session | newest entry holds | place | because |",
-        "|---|---|---|---|",
-    ]
-    for one in IMPOSSIBLE:
-        facts = (
-            name_facts(one.sessions, Session),
-            name_facts(one.newest, Newest),
-            name_facts(one.places, Place),
+    rows = [
+        (
+            *(name_facts(one.sessions, Session), name_facts(one.newest, Newest)),
+            *(name_facts(one.places, Place), one.why),
         )
-        lines.append(f"| {' | '.join(facts)} | {one.why} |")
-    return "\n".join(lines)
+        for one in IMPOSSIBLE
+    ]
+    return table(("cannot occur: session", "newest entry holds", "place", "because"), rows)
 
 
 def name_facts[F: (Session, Newest, Place)](chosen: frozenset[F], kind: type[F]) -> str:
@@ -126,19 +111,3 @@ def name_facts[F: (Session, Newest, Place)](chosen: frozenset[F], kind: type[F])
     if len(chosen) == len(kind):
         return ANY
     return ", ".join(fact for fact in kind if fact in chosen)
-
-
-def written() -> str:
-    """What the page has between its markers."""
-    return PAGE.read_text().split(BEGIN, 1)[1].split(END, 1)[0].strip("\n")
-
-
-def main() -> None:
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{render()}\n\n{END}{after}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,9 @@
-"""The table of failures in docs/guarantees.md, generated from the rules that the adapters apply.
-
-`python -m tests.docs.failure_table` writes it into the page.
-"""
+"""The table of failures in docs/guarantees.md, from the rules that the adapters apply."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from docs.site.markdown import table
 from shared.domain.failures import FAILURE_RULES, FailureClass, FailureRule, Service
-
-PAGE = Path(__file__).parents[2] / "docs/guarantees.md"
-BEGIN = "<!-- failure table: begin -->"
-END = "<!-- failure table: end -->"
-COMMAND = "python -m tests.docs.failure_table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +66,11 @@ CONSEQUENCES = {
 def render() -> str:
     """The table as Markdown: a row for each rule."""
     columns = ("failure", "class", "a message", "its session", "an operator sees")
-    lines = [f"| {' | '.join(columns)} |", "|" + "---|" * len(columns)]
+    rows = []
     for rule in FAILURE_RULES:
         seen = CONSEQUENCES[rule.service, rule.failure_class]
-        cells = (describe(rule), rule.failure_class, seen.message, seen.session, seen.operator)
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((describe(rule), rule.failure_class, seen.message, seen.session, seen.operator))
+    return table(columns, rows)
 
 
 def describe(rule: FailureRule) -> str:
@@ -90,19 +81,3 @@ def describe(rule: FailureRule) -> str:
     if rule.is_write is not None:
         codes += " to a write" if rule.is_write else " to a read"
     return f"{rule.service}: {codes}. {rule.why}"
-
-
-def written() -> str:
-    """What the page has between its markers."""
-    return PAGE.read_text().split(BEGIN, 1)[1].split(END, 1)[0].strip("\n")
-
-
-def main() -> None:
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n\n{render()}\n\n{END}{after}")
-
-
-if __name__ == "__main__":
-    main()
