@@ -37,7 +37,8 @@ def leads_to_a_place(one: Page, target: str, anchor: str) -> bool:
 
 @pytest.mark.parametrize("one", CURRENT, ids=name_of)
 def test_every_path_and_module_that_a_page_names_exists(one: Page) -> None:
-    paths = set(re.findall(rf"`((?:{FOLDERS})/[\w./-]+)`", one.text))
+    words = {part.partition("::")[0] for word in one.words for part in word.split()}
+    paths = {word for word in words if re.fullmatch(rf"(?:{FOLDERS})/[\w./-]+", word)}
     modules = set(re.findall(rf"python -m ((?:{FOLDERS})(?:\.\w+)*)", one.text))
 
     # NAME stands for what the reader chooses.
