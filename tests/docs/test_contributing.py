@@ -2,18 +2,18 @@
 
 import ast
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from functions.app import find_handlers
 from local.cosmos.sql.functions import FUNCTIONS
-from tests.docs.pages import ROOT, page
+from shared.settings import Settings
+from tests.docs.pages import ROOT, coded, page
 from tests.infra.parity import deployment, local_config
+from tests.unit.shared.test_settings import ENVIRONMENT
 
 PAGE = page("CONTRIBUTING.md")
 HANDLERS = ROOT / "functions/handlers"
@@ -24,36 +24,16 @@ QUERY_TESTS = [ROOT / f"tests/wire/test_cosmos_{name}.py" for name in ("query", 
 FREE_TO_NAME_REGIONS = ("tests", "docs", "proof/demo", "spark/samples", "dist")
 
 
-@pytest.fixture(scope="module")
-def registered() -> set[tuple[str, str]]:
-    """The module and the type of each handler, as the app itself registers them."""
-    program = (
-        "import json, function_app as a\n"
-        "by_type = a.handlers.by_type.items()\n"
-        "print(json.dumps([(handler.handle.__module__, name) for name, handler in by_type]))"
-    )
-    environment = os.environ | {
-        "LOCKSTEP_REGION": "east",
-        "LOCKSTEP_REGIONS": "east",
-        "ServiceBus_east": "Endpoint=sb://nowhere/",
-        "Cosmos": "AccountEndpoint=http://nowhere/;AccountKey=bm90aGluZw==;",
-    }
-    run = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, check=True
-    )
-    return {(module, name) for module, name in json.loads(run.stdout) if name not in ENGINE_TYPES}
-
-
-def test_the_table_of_handlers_is_what_the_app_registers(
-    registered: set[tuple[str, str]],
-) -> None:
+def test_the_table_of_handlers_is_what_the_app_registers() -> None:
+    handlers = find_handlers("functions.handlers", Settings.read(ENVIRONMENT)).by_type
+    registered = {name: handler.handle.__module__ for name, handler in handlers.items()}
     rows = PAGE.table("module").rows
-    on_page = {(cell, name) for cell, names, _ in rows for name in re.findall(r"[\w.]+", names)}
+    on_page = {name: module.strip("`") for module, types, _ in rows for name in coded(types)}
 
-    assert {module for module, _ in on_page} == {f"`{module}`" for module in MODULES}
-    assert {name for _, name in on_page} == {name for _, name in registered}
-    in_modules = {(m.rpartition(".")[2], n) for m, n in registered if ".handlers." in m}
-    assert {(f"`{module}`", name) for module, name in in_modules} <= on_page
+    assert {module.strip("`") for module, *_ in rows} == set(MODULES)
+    assert set(on_page) == set(registered) - ENGINE_TYPES
+    in_modules = {n: m.rpartition(".")[2] for n, m in registered.items() if ".handlers." in m}
+    assert in_modules.items() <= on_page.items()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -180,7 +160,8 @@ def test_tasks_and_hooks_run_what_make_runs() -> None:
     assert of_make
     assert set(of_make) <= targets
     tools = ["ruff check", "ruff format --check", "mypy", "lint-imports", "bandit"]
-    assert [tool for tool in tools if tool not in makefile or tool not in hooks] == []
+    entries = "\n".join(re.findall(r"entry: (.+)", hooks))
+    assert [tool for tool in tools if tool not in makefile or tool not in entries] == []
     # Nothing is downloaded: a commit is held to the versions of `.venv`.
     assert "repo: http" not in hooks
 
