@@ -264,12 +264,16 @@ class Journal:
         await revise(self.container, pending, lambda stored: decide_operations(stored, decisions))
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
-        """Keep an attempt's outputs until it commits or has had its time: a create for each part.
+        """Keep an attempt's outputs until it commits or has had its time, part by part.
 
         Raises NotStorable.
         """
         for document in encode_staged(session, attempt, batches):
-            await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
+            await self.stage_part(session, document)
+
+    async def stage_part(self, session: str, document: Document) -> None:
+        """Keep one part of an attempt's outputs: one create. Raises NotStorable."""
+        await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
 
     async def staged(self, session: str, staged: Staged) -> Sequence[DestinationBatch]:
         """Return the outputs that were staged, fewer if they are gone: one read for each part."""
@@ -483,13 +487,14 @@ class Journal:
     async def begin_repetition(
         self, session: str, report: str, repetition: Repetition
     ) -> Repetition:
-        """Record a repetition, unless one is recorded already, and return what is recorded.
+        """Record a repetition, unless one is recorded already, and return what is recorded."""
+        await self.record_repetition(session, report, repetition)
+        return await self.repetition(session, report) or repetition
 
-        One create, and a read of what was there.
-        """
+    async def record_repetition(self, session: str, report: str, repetition: Repetition) -> None:
+        """Record a repetition, unless one is recorded already: one create."""
         operations = repetition_operations(session, report, repetition)
         await self.container.write(session, operations)
-        return await self.repetition(session, report) or repetition
 
     async def end_repetition(self, session: str, report: str) -> None:
         """Record that a report was sent: one patch. Doing so twice is harmless."""

@@ -7,11 +7,19 @@ from typing import Any
 
 from shared.storage.journal import Journal
 
-# The names of all calls of a journal, and of those that write: they call `write`, or `revise`.
-CALLS = frozenset(name for name, one in vars(Journal).items() if iscoroutinefunction(one))
-WRITES = frozenset(
-    name for name in CALLS if {"write", "revise"} & {*vars(Journal)[name].__code__.co_names}
+# What each method of a journal names in its code.
+NAMED = {
+    name: frozenset(one.__code__.co_names)
+    for name, one in vars(Journal).items()
+    if iscoroutinefunction(one)
+}
+# Methods that only make other calls of the journal: a worker may die between two of these.
+COMPOSED = frozenset(
+    n for n, named in NAMED.items() if named & {*NAMED} and "container" not in named
 )
+# The names of all other calls of a journal, and of those that write.
+CALLS = frozenset(NAMED) - COMPOSED
+WRITES = frozenset(name for name in CALLS if NAMED[name] & {"write", "revise"})
 
 
 class InterceptedJournal(Journal):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from shared.ports import Bus
 from shared.testkit.injected_faults import CallFault, FaultPlan
-from shared.testkit.intercepted import CALLS
+from shared.testkit.intercepted import CALLS, COMPOSED
 
 ENGINE = Path(__file__).parents[2] / "shared" / "engine"
 PREFIX = f"{ENGINE}{os.sep}"
-METHODS = CALLS | {name for name in vars(Bus) if not name.startswith("_")}
+METHODS = CALLS | COMPOSED | {name for name in vars(Bus) if not name.startswith("_")}
 # What the engine names them.
 NAMES = {"journal", "bus"}
 

@@ -91,7 +91,7 @@ async def test_of_two_edits_only_the_first_is_sent(world: World) -> None:
 
 @pytest.mark.parametrize("fault", list(CallFault))
 @pytest.mark.parametrize(
-    "call", ["repetition", "begin_repetition", "save_ledger", "send.east", "end_repetition"]
+    "call", ["repetition", "record_repetition", "save_ledger", "send.east", "end_repetition"]
 )
 async def test_when_any_call_fails_pressing_again_finishes_it(
     world: World, call: str, fault: CallFault

@@ -30,11 +30,11 @@ PRODUCER_CALLS = {"add_pending", "key", "ledger", "save_ledger", "regions", "sav
 BACKGROUND_CALLS = {"has_work", "sessions", "oldest_entries", "milestone", "compact"}
 OPERATOR_CALLS = {"signs", "first_parked", "close"}
 CLAIM_CALLS = {"stored_entry", "replace"}
-STAGING_CALLS = {"stage", "staged"}
+STAGING_CALLS = {"stage_part", "staged"}
 ARRIVAL_CALLS = {"marker"}
 EVICTION_CALLS = {"cursor"}
 PAGE_CALLS = {"listed", "recent_entries", "waiting_seconds"}
-REPETITION_CALLS = {"repetition", "begin_repetition", "end_repetition"}
+REPETITION_CALLS = {"repetition", "record_repetition", "end_repetition"}
 BLOCKED_CALLS = {"blocked", "blocked_queues", "decide"}
 STORE_CALLS = (
     "head",

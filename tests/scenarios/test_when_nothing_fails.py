@@ -27,7 +27,15 @@ ACKNOWLEDGE_SECONDS = 1.0
 # Shorter than an acknowledgement may wait, so that feed and sweep look while it does.
 PAUSE_SECONDS = 0.4
 # Whatever a message may write, and what is read to find out whether it is a copy.
-WRITES = ("add_pending", "append", "replace", "stage", "acknowledge", "leave_pending", "decide")
+WRITES = (
+    "add_pending",
+    "append",
+    "replace",
+    "stage_part",
+    "acknowledge",
+    "leave_pending",
+    "decide",
+)
 SENDS = ("send.east", "send.west")
 READS = ("head", "entry", "stored_entry", "processed", "cursor", "parked", "parked_run")
 
