@@ -200,7 +200,9 @@ def run(step: Step, command: Sequence[str]) -> tuple[int, str]:
             sys.stdout.flush()
             said = (said + piece)[-65_536:]
     lines = said.decode(errors="replace").strip().splitlines()
-    return process.returncode, lines[-1].strip("= ") if lines else ""
+    # The page is committed, so it names no folder of the machine that it was made on.
+    last = lines[-1].strip("= ").replace(f"{ROOT}/", "") if lines else ""
+    return process.returncode, last
 
 
 def describe(endings: Sequence[Ended]) -> str:

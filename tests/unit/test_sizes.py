@@ -1,5 +1,6 @@
 """What is chosen for a run, what is run again, and what a run says at its end."""
 
+import sys
 from pathlib import Path
 from textwrap import dedent
 
@@ -187,3 +188,9 @@ def test_the_dearest_files_come_first() -> None:
         "tests/wire/test_d.py::test",
         "tests/unit/test_a.py::test",
     ]
+
+
+def test_the_last_line_of_a_step_names_no_folder_of_the_machine() -> None:
+    program = f"print({str(ROOT / 'report.html')!r})"
+
+    assert runner.run(Step("demo"), (sys.executable, "-c", program)) == (0, "report.html")
