@@ -442,13 +442,12 @@ class Consumer:
         if entry is None:
             return None
         try:
-            result = await self.committer.commit(head, entry)
+            stored = await self.committer.append(head, entry, entry.outbox.batches)
         except NotStorable:
             return None
-        if result is not WriteResult.CREATED:
+        if stored is None:
             self.worker.remember_head(entry.session, None)
-            return None
-        return await self.dispatcher.send_outputs(entry, entry.outbox.batches)
+        return stored
 
 
 def outcome_of(entry: Entry | None) -> Outcome | None:
