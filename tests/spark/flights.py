@@ -8,25 +8,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from spark.samples.flights.events import build_flight_events
 from spark.samples.flights.source import FLIGHTS
 from spark.samples.flights.validation import validate_flights
+from tests.flight_cells import ON_TIME
 
-TO_HOUSTON = {
-    "year": "2013",
-    "month": "1",
-    "day": "1",
-    "dep_time": "517",
-    "sched_dep_time": "515",
-    "dep_delay": "2",
-    "arr_time": "830",
-    "arr_delay": "11",
-    "carrier": "UA",
-    "flight": "1545",
-    "tailnum": "N14228",
-    "origin": "EWR",
-    "dest": "IAH",
-    "broken_line": None,
-}
-
-CANCELLED = {"dep_time": None, "dep_delay": None, "arr_time": None, "arr_delay": None}
+TO_HOUSTON = ON_TIME | {"broken_line": None}
 
 
 def flight(**changes: str | None) -> dict[str, str | None]:

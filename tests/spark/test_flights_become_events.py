@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from spark.numbering import arrange_in_event_order
 from spark.samples.flights.validation import validate_flights
 from spark.schemas import EVENTS
-from tests.spark.flights import CANCELLED, assert_same_table, bodies, events_of, flight, table, told
+from tests.flight_cells import CANCELLED
+from tests.spark.flights import assert_same_table, bodies, events_of, flight, table, told
 
 pytestmark = pytest.mark.spark
 

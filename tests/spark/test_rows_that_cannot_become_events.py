@@ -5,7 +5,8 @@ from pyspark.sql import SparkSession
 
 from spark.samples.flights.source import REJECTED_FLIGHTS
 from spark.samples.flights.validation import select_rejected_flights, validate_flights
-from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
+from tests.flight_cells import CANCELLED
+from tests.spark.flights import assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,8 @@ from spark.samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, 
 from spark.samples.flights.validation import select_first_days, validate_flights
 from spark.schemas import BROKEN_LINE
 from spark.sources import SourceRefused
-from tests.spark.flights import CANCELLED, assert_same_table, events_of, flight, table
+from tests.flight_cells import CANCELLED
+from tests.spark.flights import assert_same_table, events_of, flight, table
 
 pytestmark = pytest.mark.spark
 
