@@ -94,7 +94,7 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
           indexingMode: 'consistent'
           automatic: true
           includedPaths: [
-            { path: '/owing/[]/?' }
+            { path: '/pending/[]/?' }
             { path: '/blocked/[]/?' }
             { path: '/faulted/?' }
             { path: '/claimed/?' }

@@ -17,12 +17,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from shared.domain.errors import Misconfigured
 from shared.settings import connection, read_text
+from shared.storage.documents import OF_OLD_RELEASE
 from spark.options import OptionRefused, read_app_settings, with_settings
 from spark.reconciliation import ENTRIES, IDENTITY
 from spark.schemas import LONG, TEXT, build_schema
 
-QUERY = "SELECT c.session, c.id, c.status, c.covers FROM c WHERE c.kind = 'entry'"
+QUERY = "SELECT c.session, c.id, c.status, c.identities FROM c WHERE c.kind = 'entry'"
 JOURNAL_SETTINGS = (
     "Cosmos",
     "Cosmos__accountEndpoint",
@@ -77,8 +79,11 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         with open_journal(self.settings) as journal:
             for entry in journal.query_items(QUERY, feed_range=dict(partition.value)):
-                covers = [tuple(c.get(name) for name in IDENTITY.names) for c in entry["covers"]]
-                yield (entry["session"], entry["id"], entry["status"], covers)
+                if "identities" not in entry:
+                    raise Misconfigured(OF_OLD_RELEASE)
+                names = IDENTITY.names
+                identities = [tuple(one.get(name) for name in names) for one in entry["identities"]]
+                yield (entry["session"], entry["id"], entry["status"], identities)
 
 
 def read_journal_settings(
@@ -109,7 +114,8 @@ def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
     """The entries in the account, or in JSON lines or Parquet exported by its change feed.
 
     A change feed repeats a document whenever it changes, so an export may hold it several times;
-    the one with the newest `_ts` counts. An export with a broken line fails when it is read.
+    the one with the newest `_ts` counts. An export with a broken line fails when it is read, and so
+    does one of a journal that an older release began.
     """
     if exported is None:
         spark.dataSource.register(with_settings(JournalSource))
@@ -122,9 +128,11 @@ def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
 def keep_newest(documents: DataFrame) -> DataFrame:
     """The entries (reconciliation.ENTRIES) among documents, each in its newest version."""
     entries = documents.where(F.coalesce("kind", F.lit("entry")) == "entry")
-    version = F.max_by(F.struct("status", "covers"), F.coalesce("_ts", F.lit(0)))
+    refused = F.raise_error(F.lit(OF_OLD_RELEASE))
+    identities = F.coalesce("identities", refused).alias("identities")
+    version = F.max_by(F.struct("status", identities), F.coalesce("_ts", F.lit(0)))
     return (
         entries.groupBy("session", "id")
         .agg(version.alias("newest"))
-        .select("session", "id", "newest.status", "newest.covers")
+        .select("session", "id", "newest.status", "newest.identities")
     )

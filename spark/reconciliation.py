@@ -19,7 +19,7 @@ ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
 
 # What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
 IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
-ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, covers=ArrayType(IDENTITY))
+ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, identities=ArrayType(IDENTITY))
 
 
 class FindingKind(StrEnum):
@@ -75,7 +75,7 @@ def list_processed(entries: DataFrame, group: str) -> DataFrame:
         "session",
         F.col("id").cast("long").alias("position"),
         "status",
-        F.posexplode("covers").alias("place", "message"),
+        F.posexplode("identities").alias("place", "message"),
     )
     return each.where(F.col("message.group") == group).select(
         "session", "position", "place", "status", "message.id", "message.sequence", "message.digest"

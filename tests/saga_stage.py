@@ -117,7 +117,7 @@ class Stage:
         """The same, in the order in which the store took them."""
         documents = [d for kept in self.journal.partitions.values() for d in kept.values()]
         entries = sorted((int(d["_etag"]), d) for d in documents if d["kind"] == "entry")
-        return [(d["session"], covered["id"]) for _, d in entries for covered in d["covers"]]
+        return [(d["session"], covered["id"]) for _, d in entries for covered in d["identities"]]
 
     def taken(self) -> list[tuple[str, str]]:
         """Session and id of every message that an entry covers, as often as one does."""

@@ -159,7 +159,7 @@ class World:
         """Delivery to both regions, east preferred."""
         return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
 
-    async def owing(self) -> list[str]:
+    async def pending(self) -> list[str]:
         """Sessions that owe any region something."""
         found = [
             await self.journal.sessions(SessionNeed.DELIVERY, region=region, limit=10)

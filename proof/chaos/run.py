@@ -44,9 +44,9 @@ IDLE_POLL_SECONDS = 2.0
 # Operations of a namespace that a stretch without faults must not have any of.
 DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
 # What a document is called as long as one of its fields says that something is to be done with it.
-UNFINISHED = {"owing": "pending", "blocked": "blocked", "claimed": "claimed", "waiting": "parked"}
+UNFINISHED = {"pending": "pending", "blocked": "blocked", "claimed": "claimed", "waiting": "parked"}
 PENDING = (
-    "SELECT c.id FROM c WHERE ARRAY_LENGTH(c.owing) > 0 OR ARRAY_LENGTH(c.blocked) > 0"
+    "SELECT c.id FROM c WHERE ARRAY_LENGTH(c.pending) > 0 OR ARRAY_LENGTH(c.blocked) > 0"
     " OR c.claimed = TRUE OR c.waiting = TRUE"
 )
 # Queues count a message as in one of these states as long as it is to be handled.

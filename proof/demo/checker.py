@@ -59,7 +59,7 @@ def is_entry(document: Mapping[str, Any]) -> bool:
 
 def read_entry(document: Mapping[str, Any]) -> StoredEntry:
     """Read one document of kind `entry`; a document of another shape raises KeyError."""
-    covers = document["covers"]
+    covers = document["identities"]
     return StoredEntry(
         session=document["session"],
         position=int(document["id"]),
@@ -72,7 +72,7 @@ def read_entry(document: Mapping[str, Any]) -> StoredEntry:
 
 
 def name_pending(document: Mapping[str, Any]) -> str | None:
-    if document.get("kind") == "owed" or document.get("owing") or document.get("blocked"):
+    if document.get("kind") == "pending" or document.get("pending") or document.get("blocked"):
         return f"{document['session']}/{document['id']}"
     return None
 
@@ -95,7 +95,7 @@ def read_parked(document: Mapping[str, Any]) -> HeldMessage | None:
 def read_pending(document: Mapping[str, Any]) -> Iterator[HeldMessage]:
     """Yield the messages of a document whose copies are still to be delivered."""
     if name_pending(document):
-        for batch in document.get("outbox", {}).get("parcels", ()):
+        for batch in document.get("outbox", {}).get("batches", ()):
             for message in batch["messages"]:
                 yield HeldMessage(message["session"], message["id"])
 

@@ -16,7 +16,7 @@ STALLED_SECONDS = 180.0
 LOOK_SECONDS = 3.0
 # Everything in the journal that somebody has yet to do something with.
 LEFT_QUERY = (
-    "SELECT c.owing, c.blocked FROM c WHERE ARRAY_LENGTH(c.owing) > 0"
+    "SELECT c.pending, c.blocked FROM c WHERE ARRAY_LENGTH(c.pending) > 0"
     " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
 )
 PAGE = 1_000
@@ -74,7 +74,7 @@ def read_work(cloud: CloudProcess) -> JournalWork | None:
             )
     except AzureError:
         return None
-    pending = sum(bool(one.get("owing") or one.get("blocked")) for one in found)
+    pending = sum(bool(one.get("pending") or one.get("blocked")) for one in found)
     return JournalWork(pending, len(found) - pending)
 
 

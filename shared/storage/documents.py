@@ -3,12 +3,12 @@
 Every document of a session lives in its logical partition (`session`). Entry ids are zero-padded
 positions, so the order of ids is the order of positions. Fields that say nothing are left out.
 The index, the change feed and the sweep look at these fields, which are there only while true:
-`owing` (the regions an outbox has to reach), `blocked` (the regions and their queues that take
+`pending` (the regions an outbox has to reach), `blocked` (the regions and their queues that take
 nothing before a person changes something), `faulted` (a person has to look at the entry),
 `claimed`, `waiting`, `milestone`. A session is listed by `listed` of its genesis.
 
 A deployment has old code on new data for a while, and back again where it is withdrawn. So a new
-field may stand at the top of a document, in its outbox, in its message and in what it covers, where
+field may stand at the top of a document, in its outbox, in its message and in its identities, where
 every release passes over what it does not know; and what it says must be of use without it.
 
 Nothing outside this package knows a document's fields, ids or paths.
@@ -71,8 +71,8 @@ WAITING_ID = "waiting"
 # How long the store keeps the document of a session in which nothing is parked any more. It is not
 # deleted, because deleting what is not there would refuse a whole batch.
 WAITING_SECONDS = 60
-# What is raised for documents of a release that no other can go on with.
-OF_FIRST_RELEASE = "release 0.1.0 began this journal, and only it can read it: see docs/upgrade.md"
+# What is raised for documents of a release whose journals no later one can go on with.
+OF_OLD_RELEASE = "an older release began this journal, and only it can read it: see docs/upgrade.md"
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
 
@@ -205,14 +205,14 @@ def encode_staged(
             "session": session,
             "kind": "staged",
             TTL_FIELD: STAGED_SECONDS,
-            "parcels": [encode_batch(batch)],
+            "batches": [encode_batch(batch)],
         }
         for document_id, batch in zip(ids, batches, strict=True)
     ]
 
 
 def decode_staged(document: Mapping[str, Any]) -> tuple[DestinationBatch, ...]:
-    return tuple(decode_batch(batch) for batch in document["parcels"])
+    return tuple(decode_batch(batch) for batch in document["batches"])
 
 
 def encode_entry(entry: Entry) -> Document:
@@ -222,7 +222,7 @@ def encode_entry(entry: Entry) -> Document:
         "session": entry.session,
         "kind": "entry",
         "status": entry.status.value,
-        "covers": [encode_identity(identity) for identity in entry.identities],
+        "identities": [encode_identity(identity) for identity in entry.identities],
         "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},
         "attempt": entry.attempt.id,
         "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
@@ -232,7 +232,7 @@ def encode_entry(entry: Entry) -> Document:
     exceptional = {
         "evicted": entry.has_evicted,
         "produced": {to: dict(numbers) for to, numbers in entry.produced.items()},
-        "behind": list(entry.lagging),
+        "lagging": list(entry.lagging),
         "parked": dict(entry.parked),
         "from_parked": entry.from_parked,
         # A person has to decide: about the fault that this entry is, or what its handler asked for.
@@ -313,7 +313,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         has_evicted=document.get("evicted", False),
         produced=document.get("produced", {}),
         outbox=decode_outbox(document),
-        lagging=tuple(document.get("behind", ())),
+        lagging=tuple(document.get("lagging", ())),
         parked=document.get("parked", {}),
         from_parked=document.get("from_parked", False),
         halt=Halt(halt["at"], decode_number(halt)) if halt else None,
@@ -350,7 +350,7 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
         refused=outbox.get("refused", {}),
         blocked=outbox.get("blocked", {}),
         dropped=frozenset(q for q, one in decided.items() if one["action"] == OutputAction.DROP),
-        regions=tuple(document.get("owing") or ()) if is_late else (),
+        regions=tuple(document.get("pending") or ()) if is_late else (),
         waits=bool(is_late and document.get("waiting")),
         late_seconds=late - written_at(document),
     )
@@ -391,7 +391,7 @@ def decode_repetition(document: Mapping[str, Any]) -> Repetition:
 
 def summarise_entry(document: Mapping[str, Any]) -> Document:
     """Return an entry with what RECENT_QUERY computes of it."""
-    return {**document, "messages": len(document["covers"])}
+    return {**document, "messages": len(document["identities"])}
 
 
 def decode_recent(document: Mapping[str, Any], now: float) -> RecentEntry:
@@ -409,8 +409,13 @@ def session_in(document: Mapping[str, Any]) -> str:
 
 
 def decode_identities(document: Mapping[str, Any]) -> tuple[MessageIdentity, ...]:
-    """Return the identities of the messages that a stored entry is about."""
-    return tuple(decode_identity(identity) for identity in document["covers"])
+    """Return the identities of the messages that a stored entry is about.
+
+    Raises Misconfigured for an entry of a release whose journals cannot be read any more.
+    """
+    if "identities" not in document:
+        raise Misconfigured(OF_OLD_RELEASE)
+    return tuple(decode_identity(identity) for identity in document["identities"])
 
 
 def processed_by_position(
@@ -422,18 +427,18 @@ def processed_by_position(
 
 def encode_pending(session: str, outbox: Outbox) -> Document:
     """A producer's pending copies."""
-    document = {"id": pending_id(outbox), "session": session, "kind": "owed"}
+    document = {"id": pending_id(outbox), "session": session, "kind": "pending"}
     return document | encode_outbox(outbox)
 
 
 def is_producers_outbox(document: Mapping[str, Any]) -> bool:
     """Say whether a document holds a producer's pending copies, and is of no use without them."""
-    return bool(document["kind"] == "owed")
+    return bool(document["kind"] == "pending")
 
 
 def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:
     """The outbox of any stored document, or None where nothing of it waits or is blocked."""
-    if not document.get("owing") and not document.get("blocked"):
+    if not document.get("pending") and not document.get("blocked"):
         return None
     session, outbox = document["session"], decode_outbox(document)
     if is_entry(document):
@@ -446,7 +451,7 @@ def with_outbox(document: Mapping[str, Any], outbox: Outbox) -> Document:
 
     A person has to look at an output that no queue takes, also where an earlier one was closed.
     """
-    changing = ("outbox", "owing", "blocked")
+    changing = ("outbox", "pending", "blocked")
     kept = {name: value for name, value in document.items() if name not in changing}
     if outbox.refused.keys() - decode_outbox(document).refused.keys():
         kept = {name: value for name, value in kept.items() if name != "closed"} | {"faulted": True}
@@ -458,7 +463,7 @@ def encode_outbox(outbox: Outbox) -> Document:
     stored: Document = {"regions": list(outbox.regions)}
     match outbox.location:
         case None:
-            stored["parcels"] = [encode_batch(batch) for batch in outbox.batches]
+            stored["batches"] = [encode_batch(batch) for batch in outbox.batches]
         case Staged() as staged:
             stored["staged"] = asdict(staged)
         case Rerun(digest):
@@ -470,7 +475,7 @@ def encode_outbox(outbox: Outbox) -> Document:
         "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
     }
     stored |= {name: value for name, value in exceptional.items() if value}
-    found_by = {"owing": list(outbox.regions), "blocked": blocked_keys(outbox)}
+    found_by = {"pending": list(outbox.regions), "blocked": blocked_keys(outbox)}
     return {"outbox": stored} | {name: value for name, value in found_by.items() if value}
 
 
@@ -489,14 +494,14 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
     stored = document.get("outbox")
     if stored is None:
         return NO_OUTBOX
-    if "queue" in stored:
-        raise Misconfigured(OF_FIRST_RELEASE)
+    if stored.keys() & {"queue", "parcels"}:
+        raise Misconfigured(OF_OLD_RELEASE)
     location: OutputLocation | None = None
     if "staged" in stored:
         location = Staged(**stored["staged"])
     elif "rerun" in stored:
         location = Rerun(stored["rerun"])
-    batches = tuple(decode_batch(batch) for batch in stored.get("parcels", ()))
+    batches = tuple(decode_batch(batch) for batch in stored.get("batches", ()))
     decided = {
         queue: OutputDecision(**{**one, "action": OutputAction(one["action"])})
         for queue, one in stored.get("decided", {}).items()

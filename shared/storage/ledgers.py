@@ -7,7 +7,7 @@ from shared.domain.errors import Misconfigured
 from shared.domain.message import derive_id
 from shared.domain.producer import BoundNumber, Ledger
 from shared.ports import Document
-from shared.storage.documents import OF_FIRST_RELEASE, TTL_FIELD
+from shared.storage.documents import OF_OLD_RELEASE, TTL_FIELD
 
 
 def ledger_id(group: str) -> str:
@@ -35,7 +35,7 @@ def encode_ledger(session: str, ledger: Ledger) -> Document:
 
 def decode_ledger(document: Mapping[str, Any]) -> Ledger:
     if "began" not in document:
-        raise Misconfigured(OF_FIRST_RELEASE)
+        raise Misconfigured(OF_OLD_RELEASE)
     return Ledger(
         group=document["group"],
         level=document["level"],

@@ -164,7 +164,7 @@ def adopt_staged(entry: Entry) -> list[Operation]:
 
 def leave_pending_operations(position: int, regions: Sequence[str]) -> list[Operation]:
     """The batch that says which regions an entry's outbox still waits for, without a read."""
-    left: dict[str, Any] = {"/owing": list(regions), "/outbox/regions": list(regions)}
+    left: dict[str, Any] = {"/pending": list(regions), "/outbox/regions": list(regions)}
     return [PatchDocument(position_id(position), left, WriteResult.ORPHANED)]
 
 

@@ -29,13 +29,13 @@ NOBODY = "$nobody"
 HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
 OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
 PROCESSED_QUERY = (
-    "SELECT c.id, c.covers, c.claimed FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
+    "SELECT c.id, c.identities, c.claimed FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
 )
 BLOCKED_QUERY = "SELECT * FROM c WHERE ARRAY_LENGTH(c.blocked) > 0 ORDER BY c.id"
 PARKED_QUERY = "SELECT * FROM c WHERE c.id >= @from AND c.id <= @to ORDER BY c.id"
 # What a sign says, and no bodies or states, which may be large.
 SIGN_FIELDS = (
-    "c.id, c.session, c.kind, c._ts, c._etag, c.faulted, c.halt, c.reason, c.alert, c.owing,"
+    "c.id, c.session, c.kind, c._ts, c._etag, c.faulted, c.halt, c.reason, c.alert, c.pending,"
     ' c.waiting, {"refused": c.outbox.refused, "blocked": c.outbox.blocked,'
     ' "decided": c.outbox.decided} AS outbox'
 )
@@ -43,11 +43,11 @@ MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c
 # Which region wrote what, and no state. Only the time is indexed, so what is no entry is read for
 # nothing; at the newest end of a journal that is little.
 RECENT_QUERY = (
-    "SELECT c._ts, c.owner, ARRAY_LENGTH(c.covers) AS messages FROM c"
+    "SELECT c._ts, c.owner, ARRAY_LENGTH(c.identities) AS messages FROM c"
     " WHERE c._ts > @since AND c.kind = 'entry' ORDER BY c._ts DESC"
 )
 WAITING_QUERY = (
-    "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.owing, @region) AND c._ts <= @late ORDER BY c._ts"
+    "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.pending, @region) AND c._ts <= @late ORDER BY c._ts"
 )
 # The oldest outbox that is blocked in @region and at something beside what is @known.
 BLOCKED_BESIDE_QUERY = (
@@ -56,7 +56,7 @@ BLOCKED_BESIDE_QUERY = (
 )
 # What a sweep in @region has to do, at any age. Without TOP or ORDER BY it needs no query plan.
 WORK_QUERY = (
-    "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.owing, @region)"
+    "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.pending, @region)"
     " OR ARRAY_CONTAINS(c.blocked, @region) OR c.claimed = true OR c.waiting = true"
 )
 LISTED_QUERY = (
@@ -65,7 +65,7 @@ LISTED_QUERY = (
 )
 # The field that is there only while a document's session has the need.
 FIELDS = {
-    SessionNeed.DELIVERY: "owing",
+    SessionNeed.DELIVERY: "pending",
     SessionNeed.UNBLOCKING: "blocked",
     SessionNeed.TAKE_OVER: "claimed",
     SessionNeed.DRAINING: "waiting",
@@ -153,7 +153,7 @@ def first_parked_query(session: str, group: str) -> Query:
 def pending_query(session: str, regions: Sequence[str], limit: int) -> Query:
     """Return the query for a session's outboxes that wait for regions, the oldest entries first."""
     return Query(
-        f"SELECT * FROM c WHERE {contains_any('owing', len(regions))} ORDER BY c.id",  # noqa: S608 - numbers only
+        f"SELECT * FROM c WHERE {contains_any('pending', len(regions))} ORDER BY c.id",  # noqa: S608 - numbers only
         limit,
         lambda document: shows_need_at(document, SessionNeed.DELIVERY, regions),
         named(regions),
@@ -259,7 +259,7 @@ def signs_query(
         SessionNeed.RESOLUTION: "c.faulted = true",
         SessionNeed.UNBLOCKING: f"({contains_any('blocked', len(regions))})",
         SessionNeed.DRAINING: f"(c.waiting = true AND {is_late})",
-        SessionNeed.DELIVERY: f"(({contains_any('owing', len(regions))}) AND {is_late})",
+        SessionNeed.DELIVERY: f"(({contains_any('pending', len(regions))}) AND {is_late})",
     }
     wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
     sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table

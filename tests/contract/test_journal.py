@@ -136,15 +136,15 @@ async def test_owed_copies_are_kept_until_every_region_took_them(
     await journal.add_pending(session, debts)
     await journal.add_pending(session, debts)
 
-    (owing,) = await journal.pending(session, REGIONS)
-    assert owing.outbox == debts
+    (pending,) = await journal.pending(session, REGIONS)
+    assert pending.outbox == debts
 
-    await journal.acknowledge(owing, Delivered(("east",)))
+    await journal.acknowledge(pending, Delivered(("east",)))
     (left,) = await journal.pending(session, REGIONS)
     assert left.outbox == replace(debts, regions=("west",))
 
-    await journal.acknowledge(owing, Delivered(("west",)))
-    await journal.acknowledge(owing, Delivered(("west",)))
+    await journal.acknowledge(pending, Delivered(("west",)))
+    await journal.acknowledge(pending, Delivered(("west",)))
     assert await journal.pending(session, REGIONS) == []
 
 
@@ -154,9 +154,9 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
     outbox = debt(session, "east", "west")
     entry = step(None, session, outbox=outbox)
     await journal.append(entry)
-    (owing,) = await journal.pending(session, REGIONS)
+    (pending,) = await journal.pending(session, REGIONS)
 
-    await journal.acknowledge(owing, Delivered(("west", "east")))
+    await journal.acknowledge(pending, Delivered(("west", "east")))
 
     assert await journal.pending(session, REGIONS) == []
     paid = replace(entry, outbox=replace(outbox, regions=()))
@@ -165,11 +165,11 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
 
 async def test_two_regions_acknowledging_at_once_both_count(journal: Journal, session: str) -> None:
     await journal.add_pending(session, debt(session, "east", "west"))
-    (owing,) = await journal.pending(session, REGIONS)
+    (pending,) = await journal.pending(session, REGIONS)
 
     await asyncio.gather(
-        journal.acknowledge(owing, Delivered(("east",))),
-        journal.acknowledge(owing, Delivered(("west",))),
+        journal.acknowledge(pending, Delivered(("east",))),
+        journal.acknowledge(pending, Delivered(("west",))),
     )
 
     assert await journal.pending(session, REGIONS) == []
@@ -180,7 +180,7 @@ async def test_sessions_that_owe_are_listed_by_age(journal: Journal, session: st
     await journal.add_pending(session, debt(session, "east", first=2))
 
     # The store counts whole seconds: what was stored just now may look a second old, or new.
-    async def owing(region: str, older_than_seconds: float) -> list[str]:
+    async def pending(region: str, older_than_seconds: float) -> list[str]:
         found = await journal.sessions(
             SessionNeed.DELIVERY,
             region=region,
@@ -189,11 +189,11 @@ async def test_sessions_that_owe_are_listed_by_age(journal: Journal, session: st
         )
         return list(found)
 
-    old, young = await owing("east", 3_600), await owing("east", -5)
+    old, young = await pending("east", 3_600), await pending("east", -5)
 
     assert session not in old
     assert young.count(session) == 1
-    assert session not in await owing("west", -5)
+    assert session not in await pending("west", -5)
 
 
 async def test_what_another_region_has_is_listed_at_any_age(journal: Journal, session: str) -> None:
@@ -381,11 +381,11 @@ async def test_staged_outputs_are_an_attempts_own_until_it_commits(
 
     entry = step(None, session, attempt="a", outbox=outbox)
     assert await journal.append(entry) is WriteResult.CREATED
-    (owing,) = await journal.pending(session, REGIONS)
-    assert owing.outbox == outbox
+    (pending,) = await journal.pending(session, REGIONS)
+    assert pending.outbox == outbox
     assert list(await journal.staged(session, staged)) == mine
 
-    await journal.acknowledge(owing, Delivered(REGIONS))
+    await journal.acknowledge(pending, Delivered(REGIONS))
     assert list(await journal.staged(session, staged)) == []
     assert list(await journal.staged(session, Staged("b", 1))) == theirs
 

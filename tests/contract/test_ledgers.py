@@ -21,8 +21,8 @@ async def test_a_ledger_and_what_it_owes_are_stored_together(
     stored = await journal.ledger(session, "bank")
     assert stored is not None
     assert (stored.ledger, stored.version) == (LEDGER, version)
-    (owing,) = await journal.pending(session, REGIONS)
-    assert owing.outbox == debt
+    (pending,) = await journal.pending(session, REGIONS)
+    assert pending.outbox == debt
 
 
 async def test_a_ledger_that_is_not_stored_owes_nothing(journal: Journal, session: str) -> None:

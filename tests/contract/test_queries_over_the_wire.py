@@ -87,8 +87,8 @@ async def fill(journal: Journal) -> None:
     await journal.append(step(None, "refused", outbox=refused))
     done = Delivered(REGIONS, {"m": "too large"})
     await journal.acknowledge(PendingOutbox("refused", refused, position=0), done)
-    await journal.add_pending("owing", debt("owing", "west"))
-    await journal.add_pending("owing", debt("owing", *REGIONS, first=5))
+    await journal.add_pending("pending", debt("pending", "west"))
+    await journal.add_pending("pending", debt("pending", *REGIONS, first=5))
     await journal.append(arrival(None, unnumbered("arrived", "m/1?"), "a"))
     kept = KeptKeys((BoundNumber("key-1", "digest", 2),), seconds=600)
     await journal.save_ledger("sent", Ledger("bank"), None, debt("sent", "east"), kept)
@@ -126,7 +126,7 @@ FOUND = {
     "pending": queries.pending_query(LONG, REGIONS, 9),
     "pending in one region": queries.pending_query(LONG, ["east"], 9),
     "pending, limited": queries.pending_query(LONG, REGIONS, 1),
-    "a producer's": queries.pending_query("owing", ["east"], 9),
+    "a producer's": queries.pending_query("pending", ["east"], 9),
     "blocked": queries.blocked_query("blocked-1", 9),
     "not blocked": queries.blocked_query(LONG, 9),
     "blocked beside": queries.blocked_beside_query("east", ["east", "east/a"]),

@@ -19,9 +19,9 @@ async def test_every_sign_is_work_and_nothing_else_is(journal: Journal) -> None:
     assert await journal.append(entry) is WriteResult.CREATED
     assert await works(journal) == [False, False]
 
-    await journal.add_pending("owing", debt("owing", "west"))
+    await journal.add_pending("pending", debt("pending", "west"))
     assert await works(journal) == [False, True]
-    (pending,) = await journal.pending("owing", REGIONS)
+    (pending,) = await journal.pending("pending", REGIONS)
     await journal.acknowledge(pending, Delivered(("west",)))
     assert await works(journal) == [False, False]
 

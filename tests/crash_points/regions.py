@@ -123,6 +123,6 @@ class BusinessRegions(TwoRegions):
             (cover["id"], entry["status"])
             for entry in entries
             if entry["status"] != Status.PARKED
-            for cover in entry["covers"]
+            for cover in entry["identities"]
         ]
         return ends, [entry["state"] for entry in entries if "state" in entry][-1:]

@@ -170,7 +170,7 @@ async def closed(faults: FaultPlan) -> object:
     await regions.take([message(0, 11, kind="account.boast")])
     regions.bus.unavailable = {"west"}
     await regions.take(BILLS[1:2], [message(2, kind="account.hint")])
-    hint = max(d["id"] for d in regions.journal.partitions[SESSION].values() if "covers" in d)
+    hint = max(d["id"] for d in regions.journal.partitions[SESSION].values() if "identities" in d)
     old = regions.journal.partitions[SESSION][hint] | {"faulted": True}
     regions.journal.store.put(SESSION, old)
     regions.bus.unavailable = set()

@@ -97,4 +97,4 @@ async def test_what_a_failure_of_the_bus_means_to_a_message(rule: FailureRule) -
         world.clock.seconds += 60.0
         await world.west.recovery.sweep()
     assert set(world.outputs("west")) == set(world.outputs("east"))
-    assert await world.owing() == []
+    assert await world.pending() == []

@@ -165,13 +165,13 @@ def assert_once_and_in_order(
     for found in entries.values():
         assert [e["id"] for e in found] == [f"{n:012d}" for n in range(len(found))]
         done = select_completed(found)
-        applied = accumulate(len(entry["covers"]) for entry in done)
+        applied = accumulate(len(entry["identities"]) for entry in done)
         assert [entry["state"]["events"] for entry in done] == list(applied)
 
 
 def effects(entries: list[StoredDocument]) -> list[tuple[Any, Any]]:
     """Ids and digests of the messages that took effect in a session, in order."""
-    return [(c["id"], c["digest"]) for one in select_completed(entries) for c in one["covers"]]
+    return [(c["id"], c["digest"]) for one in select_completed(entries) for c in one["identities"]]
 
 
 def select_completed(entries: list[StoredDocument]) -> list[StoredDocument]:

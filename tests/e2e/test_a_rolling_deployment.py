@@ -171,7 +171,7 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
     def is_quiet() -> bool:
         reasons.extend(retry_faults(stack))
         return stack.left_in_queues() == 0 and not any(
-            entry.get("owing") for own in stack.entries().values() for entry in own
+            entry.get("pending") for own in stack.entries().values() for entry in own
         )
 
     await asyncio.to_thread(until, is_quiet, seconds=120, what="the end of the work")
@@ -192,7 +192,7 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
     # P4, P5: the outputs of every entry were sent, once each and in order.
     for game in GAMES:
         scores = select_completed(entries[f"{game}/score"])
-        told = [one["sequence"] for e in scores for one in e["covers"]]
+        told = [one["sequence"] for e in scores for one in e["identities"]]
         score = scores[-1]["state"]
         assert told == list(range(len(sent[game])))
         assert score["hits"] + score["misses"] == len(sent[game])

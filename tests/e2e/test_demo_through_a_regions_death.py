@@ -118,11 +118,11 @@ def forget_an_entry(cloud: CloudProcess) -> int:
     """
     with cloud.open_container() as journal:
         (head,) = journal.query_items(
-            "SELECT TOP 1 c.id, c.covers FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
+            "SELECT TOP 1 * FROM c WHERE c.status = 'completed' ORDER BY c.id DESC",
             partition_key="N0UA",
         )
         journal.delete_item(head["id"], partition_key="N0UA")
-    return len(head["covers"])
+    return len(head["identities"])
 
 
 def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:

@@ -37,13 +37,16 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
         def kinds(container: str) -> list[str]:
             with cloud.open_container(container) as opened:
                 found = list(opened.read_all_items())
-            return sorted(f"{d['kind']}{' owing' if d.get('owing') else ''}" for d in found)
+            return sorted(f"{d['kind']}{' for west' if d.get('pending') else ''}" for d in found)
 
         assert published.regions == ("east",)
-        assert "owed owing" in kinds("ledgers")
+        assert "pending for west" in kinds("ledgers")
         until(
-            lambda: "owed owing" not in kinds("ledgers"), seconds=60, what="the copy for the west"
+            lambda: "pending for west" not in kinds("ledgers"),
+            seconds=60,
+            what="the copy for the west",
         )
         until(lambda: "entry" in kinds("journal"), seconds=60, what="the entry of an app")
         assert "ledger" in kinds("ledgers")
-        assert not [kind for kind in kinds("journal") if kind in ("ledger", "owed", "owed owing")]
+        producers = ("ledger", "pending", "pending for west")
+        assert not [kind for kind in kinds("journal") if kind in producers]

@@ -107,7 +107,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
 
         entries = stack.entries()[SESSION]
         completed = [e for e in entries if e["status"] == "completed"]
-        assert [c["id"] for e in completed for c in e["covers"]] == [
+        assert [c["id"] for e in completed for c in e["identities"]] == [
             bad.id,
             *(m.id for m in sent[1:]),
         ]

@@ -54,7 +54,7 @@ def await_acknowledgements(stack: Stack) -> None:
     pages meanwhile does not see it.
     """
     until(
-        lambda: not any(e.get("owing") for own in stack.entries().values() for e in own),
+        lambda: not any(e.get("pending") for own in stack.entries().values() for e in own),
         seconds=60,
         what="acknowledging every copy",
     )
@@ -135,7 +135,7 @@ async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(
     entries = stack.entries()
     for game, ((status, _), _) in zip(games, pairs, strict=True):
         own = [e for e in entries[game] if e.get("resolution")]
-        (told,) = [c for e in entries[f"{game}/score"] for c in e["covers"]]
+        (told,) = [c for e in entries[f"{game}/score"] for c in e["identities"]]
         (kept,) = entries[f"{game}/score"]
         assert len(own) == 1
         assert told["sequence"] == 0

@@ -32,7 +32,7 @@ def shoot(game: str, n: int) -> Message:
 
 
 def is_owing(stack: Stack) -> bool:
-    return any(entry.get("owing") for own in stack.entries().values() for entry in own)
+    return any(entry.get("pending") for own in stack.entries().values() for entry in own)
 
 
 def await_recovery(stack: Stack) -> None:
@@ -61,7 +61,7 @@ def assert_every_shot_is_told(stack: Stack, shots: Mapping[str, list[Message]]) 
     }
     for game in GAMES:
         scores = select_completed(entries[f"{game}/score"])
-        told = [one["sequence"] for e in scores for one in e["covers"]]
+        told = [one["sequence"] for e in scores for one in e["identities"]]
         score = scores[-1]["state"]
         assert told == list(range(SHOTS))
         assert score["hits"] + score["misses"] == SHOTS

@@ -24,7 +24,7 @@ def test_containers_in_azure_equal_the_local_containers() -> None:
     [
         ("'/session']", "'/id']", "container journal: partition key is ['/id'] in Azure"),
         ("defaultTtl: -1", "defaultTtl: 60", "container journal: time to live is 60 in Azure"),
-        ("{ path: '/owing/[]/?' }", "", "container journal: index paths is"),
+        ("{ path: '/pending/[]/?' }", "", "container journal: index paths is"),
         ("leasesName = 'leases'", "leasesName = 'lease'", "container lease is in one place only"),
         ("databaseName = 'lockstep'", "databaseName = 'other'", "database: name is 'other' in"),
     ],

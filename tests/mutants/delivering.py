@@ -64,8 +64,8 @@ MUTANTS = (
         "store outputs without saying that they are pending",
         "P5",
         "encode_outbox",
-        old="{'owing': _REGIONS_, 'blocked': _KEYS_}",
-        new="{'owing': [], 'blocked': _KEYS_}",
+        old="{'pending': _REGIONS_, 'blocked': _KEYS_}",
+        new="{'pending': [], 'blocked': _KEYS_}",
         tests=OWNER_DIES,
     ),
     Mutant(

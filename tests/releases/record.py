@@ -49,7 +49,7 @@ async def write_journal() -> World:
     await world.east.consumer.consume(message(2, session="gap"))
     # Outputs that one region misses.
     faults.plan("send.east", CallFault.REFUSED)
-    await world.west.consumer.consume(message(0, session="owed", kind="account.bill"))
+    await world.west.consumer.consume(message(0, session="pending", kind="account.bill"))
     # A message without a number.
     await world.east.consumer.consume(plain(0, "account.add"))
     # A fault that halts, and what waits behind it.

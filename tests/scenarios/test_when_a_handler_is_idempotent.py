@@ -72,7 +72,7 @@ async def test_what_a_dark_region_misses_is_owed_to_it(dark: str) -> None:
     await swept(world)
 
     assert world.outputs("east") == world.outputs("west") == await told()
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 @pytest.mark.parametrize("fault", CALL_ERRORS)
@@ -187,5 +187,5 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
         assert world.amounts() == [1, 3], world.fault_plan
         for region in REGIONS:
             assert sorted(sent(world, region)) == sorted(sent(quiet, region)), world.fault_plan
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan
     assert {amount: len(keys) for amount, keys in outside.keys.items()} == {1: 1, 2: 1, 3: 1}

@@ -200,5 +200,5 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
         assert world.amounts() == [1, 2, 4], world.fault_plan
         for region in REGIONS:
             assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan
         assert len(outside.keys[2]) == 1, world.fault_plan

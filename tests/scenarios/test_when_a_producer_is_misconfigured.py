@@ -45,7 +45,7 @@ async def test_a_misspelt_queue_is_refused_by_name_before_anything_is_numbered(
             await producer.agree("acc-7", replace(OPTIONS, starting_sequence_number=0))
 
     assert await world.journal.ledger("acc-7", "bank") is None
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_the_corrected_producer_works_at_once(world: World) -> None:

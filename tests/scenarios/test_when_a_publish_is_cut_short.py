@@ -105,7 +105,7 @@ def assert_whole(world: World, published: Sequence[Draft], case: object) -> None
     for region in ("east", "west"):
         assert contents(world, region) == expected, (region, case)
     assert world.amounts(SESSION) == [int(d.id.removeprefix("m-")) for d in published], case
-    debts = [d for d in world.journal.partitions[SESSION].values() if d.get("owing")]
+    debts = [d for d in world.journal.partitions[SESSION].values() if d.get("pending")]
     assert debts == [], case
 
 

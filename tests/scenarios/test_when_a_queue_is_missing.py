@@ -92,14 +92,14 @@ async def test_the_session_and_the_other_queue_go_on_and_the_reason_is_kept(
         blocked = (await entry(world, position)).outbox
         assert blocked.regions == ()
         assert blocked.blocked == {region: {AUDIT: WHY(region)} for region in REGIONS}
-    assert await world.owing() == []
+    assert await world.pending() == []
     found = await listed(world.west)
     assert sorted(one.position or 0 for one in found) == [0, 1, 2]
     assert {(one.kind, one.queue, one.regions) for one in found} == {
         (StandstillKind.BLOCKED, AUDIT, REGIONS)
     }
     assert {one.cause for one in found} == {f"{AUDIT!r}: {WHY('east')}"}
-    assert world.entries()[2].get("behind") is None
+    assert world.entries()[2].get("lagging") is None
 
 
 @pytest.mark.parametrize("kind", ["tell", "tell.again"])

@@ -51,7 +51,7 @@ async def test_a_void_with_its_id_and_number_takes_its_place_in_both_regions(
         assert came[meant[0].id] == meant[0]
         assert came[meant[2].id] == meant[2]
     assert sent(world, "east") == sent(world, "west")
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_nothing_that_stands_before_or_after_it_in_its_entry_is_sent_twice(
@@ -125,7 +125,7 @@ async def test_every_output_may_be_refused(world: World) -> None:
     await world.east.consumer.consume(writing([2_000, 3_000, 4_000]))
 
     assert kinds(world, "east") == kinds(world, "west") == [TOMBSTONE_TYPE] * 3
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_whatever_call_fails_the_void_and_the_others_have_the_same_bytes() -> None:
@@ -140,5 +140,5 @@ async def test_whatever_call_fails_the_void_and_the_others_have_the_same_bytes()
         assert len(expected) == 5
         for region in ("east", "west"):
             assert sent(world, region) == expected, (region, world.fault_plan)
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan
         assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]

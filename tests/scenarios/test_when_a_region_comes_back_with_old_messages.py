@@ -9,7 +9,7 @@ BILLS = [message(n, kind="account.bill") for n in range(60)]
 
 
 async def after_an_outage(world: World) -> None:
-    """East did the first ten; then it was dark and west did the others, owing east its copies."""
+    """East did the first ten; then it was dark and west did the others; east misses them."""
     for bill in BILLS[:10]:
         await world.east.consumer.consume(bill)
     world.bus.unavailable.add("east")
@@ -54,7 +54,7 @@ async def test_the_outputs_it_missed_reach_it_in_order_and_unchanged(world: Worl
 
     assert world.outputs("east") == world.outputs("west")
     assert len(world.outputs("east")) == len(BILLS)
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_new_messages_go_on_in_the_region_that_is_back(world: World) -> None:

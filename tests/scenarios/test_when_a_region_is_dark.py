@@ -19,9 +19,9 @@ async def test_sending_succeeds_and_the_dark_region_is_owed(
 
     assert (published.sent, published.pending) == (2, 2)
     assert world.bus.messages(lit, "in") == MESSAGES
-    (owing,) = await world.journal.pending("acc-7", REGIONS)
-    assert owing.outbox.regions == (dark,)
-    assert list(owing.outbox.messages) == MESSAGES
+    (pending,) = await world.journal.pending("acc-7", REGIONS)
+    assert pending.outbox.regions == (dark,)
+    assert list(pending.outbox.messages) == MESSAGES
 
 
 async def test_the_dark_region_repays_itself_when_it_is_back(world: World) -> None:
@@ -36,7 +36,7 @@ async def test_the_dark_region_repays_itself_when_it_is_back(world: World) -> No
     await world.east.recovery.sweep()
 
     assert world.bus.messages("east", "in") == world.bus.messages("west", "in") == MESSAGES
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_the_debt_is_repaid_in_the_order_of_sending(world: World) -> None:
@@ -67,7 +67,7 @@ async def test_nothing_is_promised_when_no_region_took_it(world: World) -> None:
     with pytest.raises(OutcomeUnknown):
         await world.producer().send(MESSAGES)
 
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_nothing_is_promised_when_the_debt_cannot_be_written_down(world: World) -> None:
@@ -79,7 +79,7 @@ async def test_nothing_is_promised_when_the_debt_cannot_be_written_down(world: W
 
     assert (await producer.send(MESSAGES)).pending == 2
 
-    assert len(await world.owing()) == 1
+    assert len(await world.pending()) == 1
 
 
 async def test_outputs_reach_the_lit_region_and_work_goes_on(world: World) -> None:

@@ -63,7 +63,7 @@ async def test_new_outputs_do_not_overtake_the_missed_ones_when_it_is_back(world
 
     assert sent(world, "west") == sent(world, "east")
     assert len(sent(world, "east")) == MANY + 30
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_one_sweep_of_the_region_pays_all_of_it_in_order(world: World) -> None:

@@ -98,7 +98,7 @@ def test_it_costs_no_write_and_what_is_missed_is_known_with_the_next_entry() -> 
         for sequence in range(20):
             await world.east.consumer.consume(bill(sequence))
         assert world.journal.fault_plan.calls["acknowledge"] == 0
-        assert {tuple(entry["owing"]) for entry in world.entries()} == {("west",)}
+        assert {tuple(entry["pending"]) for entry in world.entries()} == {("west",)}
 
     in_silence(work)
 
@@ -116,7 +116,7 @@ def test_when_it_answers_again_its_own_sweep_repays_it_in_order() -> None:
         await asyncio.sleep(PAUSE_SECONDS_MAX)
         await world.east.consumer.consume(bill(30))
         assert sent(world, "west") == sent(world, "east")
-        assert await world.owing() == []
+        assert await world.pending() == []
 
     in_silence(work)
 

@@ -26,7 +26,7 @@ async def test_the_next_entry_waits_behind_it_in_that_region_only(world: World) 
 
     assert world.outputs("east") == []
     assert len(world.outputs("west")) == 2
-    assert world.entries()[1]["behind"] == ["east"]
+    assert world.entries()[1]["lagging"] == ["east"]
 
 
 async def test_all_of_them_arrive_in_order_with_the_next_message(world: World) -> None:
@@ -56,8 +56,8 @@ async def test_a_namespace_that_refuses_an_output_for_good_leaves_it_owed_and_vi
     outcome = await world.west.consumer.consume(BILLS[0])
 
     assert isinstance(outcome, Processed)
-    (owing,) = await world.journal.pending("acc-7", REGIONS)
-    assert "east" in owing.outbox.regions
+    (pending,) = await world.journal.pending("acc-7", REGIONS)
+    assert "east" in pending.outbox.regions
 
 
 async def test_a_rescue_that_fails_at_the_first_sends_none_of_the_later(world: World) -> None:

@@ -29,7 +29,7 @@ async def test_the_older_producers_late_message_is_refused_and_named(world: Worl
     assert isinstance(outcome, Refused)
     assert world.amounts() == [1, 2]
     assert world.entries()[-1]["reason"] == "a producer of owner level 1 rules"
-    assert world.entries()[-1]["covers"][0]["id"] == message(2).id
+    assert world.entries()[-1]["identities"][0]["id"] == message(2).id
 
 
 async def test_the_new_producer_goes_on_after_a_refusal(world: World) -> None:

@@ -65,7 +65,7 @@ async def test_the_sweep_brings_the_other_copy(region: str) -> None:
         await world.worker(other).recovery.sweep()
 
     assert content(world, "east") == content(world, "west") == EXPECTED
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 @pytest.mark.parametrize("region", REGIONS)
@@ -78,7 +78,7 @@ async def test_a_new_process_with_the_same_messages_brings_it_under_the_same_num
 
     assert [m.number.sequence for m in published.messages if m.number] == [0, 1, 2]
     assert content(world, "east") == content(world, "west") == EXPECTED
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 @pytest.mark.parametrize("region", REGIONS)

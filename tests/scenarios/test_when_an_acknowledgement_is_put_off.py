@@ -71,7 +71,7 @@ async def test_only_the_newest_outbox_is_left_to_acknowledge(world: World) -> No
     for bill in BILLS:
         await world.east.consumer.consume(bill)
 
-    assert [bool(entry.get("owing")) for entry in world.entries()] == [False, False, False, True]
+    assert [bool(entry.get("pending")) for entry in world.entries()] == [False, False, False, True]
 
 
 async def test_after_the_idle_time_it_is_said_alone(world: World, clock: SteppedClock) -> None:
@@ -83,7 +83,7 @@ async def test_after_the_idle_time_it_is_said_alone(world: World, clock: Stepped
     await clock.let_pass(IDLE_SECONDS / 2)
 
     assert world.journal.fault_plan.calls["leave_pending"] == 1
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(world: World) -> None:
@@ -99,7 +99,7 @@ async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(worl
 
     first, second = await bodies_of_a_quiet_world(2)
     assert world.outputs("east") == world.outputs("west") == [first, second, second]
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
@@ -112,7 +112,7 @@ async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
     await clock.let_pass(IDLE_SECONDS)
 
     assert sent(world, "east") == sent(world, "west") == await bodies_of_a_quiet_world(3)
-    assert await world.owing() == []
+    assert await world.pending() == []
     assert world.amounts() == [1, 2, 3]
 
 
@@ -125,7 +125,7 @@ async def test_it_is_carried_though_the_carrying_write_got_no_answer(
 
     await world.east.consumer.consume(BILLS[1])
 
-    assert [bool(entry.get("owing")) for entry in world.entries()] == [False, True]
+    assert [bool(entry.get("pending")) for entry in world.entries()] == [False, True]
     assert world.outputs("east") == await bodies_of_a_quiet_world(2)
 
 
@@ -142,7 +142,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
     await asyncio.gather(*sweeps)
 
     assert set(world.outputs("east")) == set(await bodies_of_a_quiet_world(1))
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
@@ -150,7 +150,7 @@ async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
 
     await world.east.consumer.committer.acknowledgements.close()
 
-    assert await world.owing() == []
+    assert await world.pending() == []
     assert world.journal.fault_plan.calls["leave_pending"] == 1
 
 
@@ -166,4 +166,4 @@ async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_region
         assert len(expected) == 3
         assert world.amounts() == [1, 2, 3], world.fault_plan
         assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan

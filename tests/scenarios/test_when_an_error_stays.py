@@ -130,7 +130,7 @@ async def expect_healed(world: World) -> None:
         for region in (world.east, world.west):
             await region.recovery.sweep()
     assert world.amounts() == [1, 2]
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_what_cannot_be_rejected_waits_as_well() -> None:

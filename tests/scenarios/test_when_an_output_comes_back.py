@@ -85,7 +85,7 @@ async def test_what_comes_back_is_processed_once_and_in_order(kind: Kind) -> Non
 
     assert sum(isinstance(one, Processed) for one in outcomes) == 3
     assert world.amounts(TARGET) == [1, 2, 3]
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_a_batch_sends_what_its_messages_would_send_one_by_one() -> None:
@@ -148,7 +148,7 @@ async def test_outputs_made_again_go_where_they_first_went(before: bool, after: 
     world.handlers = telling(Kind.DETERMINISTIC, counts=after)
     await world.worker("west").recovery.sweep()
 
-    assert await world.owing() == []
+    assert await world.pending() == []
     queue = "in" if before else "out"
     assert world.bus.messages("west", queue) == world.bus.messages("east", queue)
     assert len(world.bus.messages("west", queue)) == 2

@@ -87,7 +87,7 @@ async def test_a_caller_that_never_comes_back_leaves_no_hole(world: World) -> No
         await world.worker(region).recovery.sweep()
 
     assert sent(world, "east") == sent(world, "west") == [(0, "a", first.draft.body)]
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 @pytest.mark.parametrize(("start", "agrees"), [(1, True), (2, True), (0, False), (3, False)])

@@ -51,7 +51,7 @@ def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Ou
 
 def covered(world: World) -> list[int]:
     """How many messages each entry covers."""
-    return [len(entry["covers"]) for entry in world.entries()]
+    return [len(entry["identities"]) for entry in world.entries()]
 
 
 @asynccontextmanager

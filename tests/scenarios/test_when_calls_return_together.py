@@ -71,7 +71,7 @@ async def serve_in_rounds(world: World, messages: Sequence[Message], rounds: int
 
 def covered(world: World) -> list[int]:
     """How many messages each entry covers."""
-    return [len(entry["covers"]) for entry in world.entries()]
+    return [len(entry["identities"]) for entry in world.entries()]
 
 
 def test_each_entry_of_a_deep_session_takes_the_messages_of_all_calls() -> None:

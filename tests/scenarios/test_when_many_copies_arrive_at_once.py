@@ -73,7 +73,7 @@ async def test_there_are_exactly_two_effects(kind: str, numbering: str) -> None:
     assert bodies(world, "east") in [bodies(quiet, "east") for quiet in expected]
     assert bodies(world, "east") == bodies(world, "west")
     assert {type(outcome) for outcome in outcomes} <= {Processed, AlreadyDone, Parked, Claimed}
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_numbered_ones_are_done_in_the_order_of_their_numbers() -> None:

@@ -62,7 +62,7 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
         world.clock.seconds += 15
         await world.east.recovery.sweep()
         await world.west.recovery.sweep()
-    assert await world.owing() == []
+    assert await world.pending() == []
     for region in ("east", "west"):
         reports = world.bus.messages(region, BURNT)
         assert {report.session for report in reports} == {f"stuck-{n}" for n in range(STUCK)}
@@ -128,7 +128,7 @@ async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_their
 async def feed_of(world: World) -> list[PendingOutbox]:
     """What the change feed shows of every document."""
     documents = [d for p in world.journal.partitions.values() for d in p.values()]
-    return [owing for document in documents if (owing := decode_pending(document))]
+    return [pending for document in documents if (pending := decode_pending(document))]
 
 
 async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing(
@@ -182,9 +182,9 @@ async def test_two_quick_saves_of_one_session_are_paid_in_order_by_one_look(worl
     for bill in bills:
         await world.east.consumer.consume(bill)
     world.bus.unavailable = set()
-    (newest,) = [owing for owing in await feed_of(world) if owing.position == 1]
+    (newest,) = [pending for pending in await feed_of(world) if pending.position == 1]
 
     await world.worker("east").recovery.recover([newest])
 
     assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
-    assert await world.owing() == []
+    assert await world.pending() == []

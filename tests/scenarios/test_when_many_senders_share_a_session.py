@@ -241,7 +241,7 @@ async def test_a_batch_of_many_senders_is_one_entry_where_their_cursors_have_roo
     outcomes = await consume_together(world.east, [m for m in rounds(3) if m not in rounds(1)])
 
     assert {type(outcome) for outcome in outcomes} == {Processed}
-    assert [len(entry["covers"]) for entry in world.entries()][12:] == [12]
+    assert [len(entry["identities"]) for entry in world.entries()][12:] == [12]
     assert world.amounts()[12:] == amounts(rounds(3))[6:]
     assert set(await consume(world, [*rounds(3), *others], "west")) == {"AlreadyDone"}
 

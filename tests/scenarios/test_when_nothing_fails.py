@@ -56,7 +56,7 @@ def in_two_regions(work: Callable[[World], Awaitable[None]]) -> None:
             sent = [(one.id, one.body) for one in world.bus.messages(region, "out")]
             assert len(sent) == len({*sent}) == len(BILLS)
         assert world.amounts() == [*range(10)]
-        assert await world.owing() == []
+        assert await world.pending() == []
 
     virtual_time.run(run())
 

@@ -88,7 +88,7 @@ async def test_they_are_not_in_the_journal(world: World) -> None:
 
     assert isinstance(outcome, Processed)
     (entry,) = world.entries()
-    assert "parcels" not in entry["outbox"]
+    assert "batches" not in entry["outbox"]
     assert "lucky_number" not in json.dumps(entry)
 
 
@@ -101,7 +101,7 @@ async def test_a_region_that_missed_some_gets_the_same_bytes_on_the_state_before
     await world.worker("west").recovery.sweep()
 
     assert world.outputs("west") == world.outputs("east") == expected
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_what_was_captured_is_what_the_handler_first_saw(world: World) -> None:
@@ -184,7 +184,7 @@ async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: Worl
     world.handlers = handlers_with(changed)
     await world.worker("west").recovery.sweep()
     assert world.outputs("west") == expected[:1]
-    assert await world.owing() == []
+    assert await world.pending() == []
     (blocked,) = await world.journal.blocked("acc-7")
     assert "come out otherwise than at first" in blocked.outbox.blocked["west"][EVERY_QUEUE]
     assert await shown(world.east) == [(StandstillKind.BLOCKED, "acc-7", 1)]
@@ -229,4 +229,4 @@ async def test_whatever_call_fails_the_outputs_made_again_have_the_same_bytes() 
         assert len(expected) == 3
         assert world.amounts() == [1, 2, 3], world.fault_plan
         assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan

@@ -124,7 +124,7 @@ async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
 
     assert len(world.outputs("east")) == len(world.outputs("west")) == len(THREE_STAGES)
     assert "are gone" not in caplog.text
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> None:
@@ -192,8 +192,8 @@ async def test_a_refused_output_is_kept_for_people_after_the_payment(world: Worl
 
     await world.east.consumer.consume(writing(THREE_STAGES))
 
-    assert await world.owing() == []
-    assert any("b" * 600_000 in str(document["parcels"]) for document in staged(world))
+    assert await world.pending() == []
+    assert any("b" * 600_000 in str(document["batches"]) for document in staged(world))
     world.clock.seconds += 31 * 24 * 3600
     assert staged(world) == []
 
@@ -238,7 +238,7 @@ async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
         assert state(world) == [[4_500, 4_000], [3]], world.fault_plan
         for region in ("east", "west"):
             assert sent(world, region) == expected, (region, str(world.fault_plan))
-        assert await world.owing() == [], str(world.fault_plan)
+        assert await world.pending() == [], str(world.fault_plan)
         world.clock.seconds += STAGED_SECONDS
         assert staged(world) == [], str(world.fault_plan)
 

@@ -45,7 +45,7 @@ async def test_when_a_region_is_dark_its_own_sweep_delivers_what_the_producer_co
 
     sent = world.bus.messages("west", "in")
     assert sent == world.bus.messages("east", "in") == list(published.messages)
-    assert [d for d in ledgers.partitions["acc-7"].values() if d.get("owing")] == []
+    assert [d for d in ledgers.partitions["acc-7"].values() if d.get("pending")] == []
     for one in (*sent, *sent):
         await world.west.consumer.consume(one)
     assert world.amounts() == [1, 1]

@@ -45,7 +45,7 @@ def names(outcomes: Sequence[Outcome]) -> list[str]:
 
 def covered(world: World) -> list[int]:
     """How many messages each entry covers."""
-    return [len(entry["covers"]) for entry in world.entries()]
+    return [len(entry["identities"]) for entry in world.entries()]
 
 
 async def one_by_one(messages: Sequence[Message]) -> World:
@@ -210,7 +210,7 @@ async def test_outputs_beyond_an_entry_split_the_batch_where_they_no_longer_fit(
     outcomes = await consume_together(world.east, batch)
 
     assert names(outcomes) == ["Processed"] * 6
-    assert [len(entry["covers"]) for entry in world.entries(WRITER)] == [2, 2, 1, 1]
+    assert [len(entry["identities"]) for entry in world.entries(WRITER)] == [2, 2, 1, 1]
     bodies = [m.body for m in world.bus.messages("east", "out")]
     assert [len(b) // 10_000 for b in bodies] == [15, 15, 15, 15, 60, 0]
     assert bodies == [m.body for m in world.bus.messages("west", "out")]
@@ -254,4 +254,4 @@ async def test_whatever_call_fails_each_effect_is_once_and_each_output_the_same(
         assert len(expected) == 6
         assert world.amounts() == [1, 2, 3, 4, 5, 6], world.fault_plan
         assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan

@@ -48,7 +48,7 @@ async def test_the_copy_in_the_other_region_leaves_the_outputs_to_the_rescue(
     assert await world.west.consumer.consume(BILL) == AlreadyDone()
 
     assert world.outputs("east") == world.outputs("west") == []
-    assert await world.owing() == ["acc-7"]
+    assert await world.pending() == ["acc-7"]
 
 
 async def test_the_next_message_sends_the_outputs_before_its_own(world: World) -> None:
@@ -63,7 +63,7 @@ async def test_the_next_message_sends_the_outputs_before_its_own(world: World) -
 
 async def test_the_change_feed_sends_the_outputs_after_the_lag(world: World) -> None:
     expected = await commit_and_die(world)
-    seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
+    seen = [pending for entry in world.entries() if (pending := decode_pending(entry))]
 
     await world.east.recovery.recover(seen)
     await world.west.recovery.recover(seen)
@@ -76,7 +76,7 @@ async def test_the_change_feed_finds_nothing_to_do_when_the_outputs_went_out(wor
     await world.east.consumer.consume(BILL)
     world.journal.fault_plan.plan("leave_pending", CallFault.LOST)
     await world.east.consumer.consume(message(1, kind="account.bill"))
-    seen = [owing for entry in world.entries() if (owing := decode_pending(entry))]
+    seen = [pending for entry in world.entries() if (pending := decode_pending(entry))]
     assert [pending.position for pending in seen] == [1]
 
     await world.east.consumer.consume(message(1, kind="account.bill"))
@@ -95,4 +95,4 @@ async def test_the_sweep_alone_sends_the_outputs(world: World) -> None:
     assert (await world.west.recovery.sweep()).helped == 1
 
     assert world.outputs("east") == world.outputs("west") == expected
-    assert await world.owing() == []
+    assert await world.pending() == []

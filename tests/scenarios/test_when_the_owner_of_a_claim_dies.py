@@ -99,7 +99,7 @@ async def test_one_effect_is_committed_with_the_same_outputs(
     for region in REGIONS:
         assert sent(world, region) == quiet.outputs(region) != []
     assert outside.keys == once.keys
-    assert (await claims_left(world), await world.owing()) == (0, [])
+    assert (await claims_left(world), await world.pending()) == (0, [])
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
@@ -127,7 +127,7 @@ async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: Reco
         for region in REGIONS:
             assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
         assert outside.keys == keys, world.fault_plan
-        assert (await claims_left(world), await world.owing()) == (0, []), world.fault_plan
+        assert (await claims_left(world), await world.pending()) == (0, []), world.fault_plan
 
 
 async def test_nobody_takes_over_before_the_lease_is_over() -> None:

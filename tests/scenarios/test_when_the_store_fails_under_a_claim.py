@@ -79,7 +79,7 @@ async def test_any_call_can_go_wrong_in_any_way(arrivals: list[Message]) -> None
         for region in REGIONS:
             assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
         assert outside.keys == keys, world.fault_plan
-        assert await world.owing() == [], world.fault_plan
+        assert await world.pending() == [], world.fault_plan
 
 
 async def test_an_applied_claim_without_an_answer_is_known_as_our_own() -> None:

@@ -134,7 +134,7 @@ async def test_delivering_what_a_region_missed_ends_in_time_and_says_what_is_lef
 def ends(world: World) -> list[tuple[str, str]]:
     """How each message of the session ended, in order."""
     ended = [entry for entry in world.entries() if entry["status"] != "parked"]
-    return [(one["id"], entry["status"]) for entry in ended for one in entry["covers"]]
+    return [(one["id"], entry["status"]) for entry in ended for one in entry["identities"]]
 
 
 @pytest.mark.parametrize("odd", ["account.hint", "account.burn", "lockstep.void", "account.pay"])
@@ -152,7 +152,7 @@ async def test_what_cannot_be_folded_is_taken_alone_in_its_place(odd: str) -> No
             (one["id"], e["status"])
             for e in w.entries()
             if e["status"] != "parked"
-            for one in e["covers"]
+            for one in e["identities"]
         ]
         for w in (world, alone)
     ]

@@ -192,7 +192,7 @@ async def test_a_marker_of_an_older_release_is_one_of_our_own_source() -> None:
 
     assert f"marker-{derive_id(plain(0).id)}" in world.journal.partitions["acc-7"]
     (entry,) = world.entries()
-    assert "source" not in entry["covers"][0]
+    assert "source" not in entry["identities"][0]
 
 
 def test_the_longest_group_is_that_of_a_sessions_outputs() -> None:

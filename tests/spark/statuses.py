@@ -105,7 +105,7 @@ def effects(journal: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, lis
             covered["digest"]
             for entry in sorted(entries, key=lambda entry: int(entry["id"]))
             if entry["status"] == "completed"
-            for covered in entry["covers"]
+            for covered in entry["identities"]
         ]
         for session, entries in journal.items()
     }

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark import reconcile, replay
+from spark.journal import read_journal
 from spark.manifest import Manifest
 from spark.numbering import number_facts
 from spark.replay import read_findings, select_events, select_missing
@@ -34,7 +35,7 @@ def entry(session: str, position: int, number: int, **changes: Any) -> dict[str,
         "sequence": number,
     }
     document = {"session": session, "id": f"{position:012d}", "kind": "entry", "_ts": position}
-    return document | {"status": "completed", "covers": [covered | changes]}
+    return document | {"status": "completed", "identities": [covered | changes]}
 
 
 def journal(*amiss: dict[str, Any]) -> list[dict[str, Any]]:
@@ -42,6 +43,17 @@ def journal(*amiss: dict[str, Any]) -> list[dict[str, Any]]:
     good = [entry(s, n, n) for s in ("acc-1", "acc-2") for n in range(4)]
     claim = entry("acc-1", 1, 1) | {"status": "working", "_ts": 0}
     return [{"session": "acc-1", "id": "genesis", "kind": "genesis"}, claim, *good, *amiss]
+
+
+def test_an_export_of_an_older_release_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    document = entry("acc-1", 0, 0)
+    document["covers"] = document.pop("identities")
+    (tmp_path / "journal.json").write_text(json.dumps(document))
+
+    with pytest.raises(Exception, match=r"older release .* docs/upgrade\.md"):
+        read_journal(spark, str(tmp_path / "journal.json")).collect()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shared.domain.errors import Misconfigured
 from shared.settings import InvalidSettings
 from spark.journal import JournalReader, JournalSource, read_journal_settings
 from spark.options import OptionRefused
@@ -39,7 +40,7 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAcco
         session = f"acc-{n}"
         document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
         document |= {"session": session}
-        document |= {"status": "completed", "covers": [COVER | (NUMBER if n else {})]}
+        document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
         account.divided.create_item(document)
         account.divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
         expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
@@ -54,6 +55,15 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAcco
     assert {len(row) for row in rows} == {len(ENTRIES.fields)}
     assert {len(cover) for row in rows for cover in row[3]} == {len(IDENTITY.fields)}
     assert {(s, i, status, cover[3:]) for s, i, status, (cover,) in rows} == expected
+
+
+def test_an_entry_of_an_older_release_is_refused_by_name(account: RunningAccount) -> None:
+    entry = {"id": f"{0:012d}", "session": "acc-1", "tail": "acc-1", "kind": "entry", "covers": []}
+    account.divided.create_item(entry)
+    reader = JournalReader(read_journal_settings(settings(account)))
+
+    with pytest.raises(Misconfigured, match="older release"):
+        [row for partition in reader.partitions() for row in reader.read(partition)]
 
 
 def test_a_journal_without_an_account_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,7 +178,7 @@ def make_journal(events: DataFrame, wrong: int) -> DataFrame:
         "session",
         F.lpad(F.col("sequence").cast("string"), 12, "0").alias("id"),
         F.lit("completed").alias("status"),
-        F.array(identities).alias("covers"),
+        F.array(identities).alias("identities"),
     )
 
 

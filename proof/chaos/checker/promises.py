@@ -25,7 +25,7 @@ from proof.chaos.messages import CHAIN_START, extend_chain
 
 # What the product keeps beyond its retention, in entries of a session.
 OLD_ENTRIES_MAX = 200
-UNCOUNTED = ("entry", "owed", "parked")
+UNCOUNTED = ("entry", "pending", "parked")
 EXAMPLES_MAX = 5
 
 

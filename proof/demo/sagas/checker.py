@@ -17,7 +17,7 @@ type JournalDocument = Mapping[str, Any]
 GOOD_ENDS = ("completed", "compensated")
 ENDS = (*GOOD_ENDS, "compensation-failed", "unfinished")
 # What a document shows as long as somebody has yet to do something with it.
-LEFT = ("claimed", "waiting", "owing", "blocked")
+LEFT = ("claimed", "waiting", "pending", "blocked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class SagaJournals:
             for session, entries in self.entries.items()
             if session.startswith("saga:")
             for entry in entries
-            if any(message["type"] == "order.place" for message in entry["covers"])
+            if any(message["type"] == "order.place" for message in entry["identities"])
         )
         begun = {f"saga:{saga.key}" for saga in sagas}
         coming = {s for s in (*starts, *self.awaiting) if s.startswith("saga:")} - begun
@@ -238,7 +238,7 @@ class SagaJournals:
             (session, message["id"])
             for session, entries in self.entries.items()
             for entry in entries
-            for message in entry["covers"]
+            for message in entry["identities"]
         )
         twice = sum(times > 1 for times in processed.values())
         value = f"{len(processed)} processed, {twice} of them twice"

@@ -52,7 +52,7 @@ class Observations:
 
 
 # What may still change of an entry that has ended.
-MUTABLE = frozenset({"outbox", "owing", "blocked", "faulted", "milestone", "_etag", "_ts"})
+MUTABLE = frozenset({"outbox", "pending", "blocked", "faulted", "milestone", "_etag", "_ts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class RecordingStore(MemoryStore):
             self.entries[session][position] |= {"state": stored["state"]}
         elif stored["kind"] == "cursor":
             self.check_growth(f"{session}: evicted {document_id}", known or stored, stored)
-        elif stored["kind"] == "staged" and "parcels" in stored:
+        elif stored["kind"] == "staged" and "batches" in stored:
             self.staged[session, document_id] = stored
 
     def perform(self, session: str, operation: Operation, text: str) -> None:

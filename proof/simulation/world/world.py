@@ -123,7 +123,7 @@ class World(Cloud):
             f"{document['session']}/{document['id']} is {flag}"
             for session in list(self.journal.partitions)
             for document in self.journal.store.flagged(session)
-            for flag in ("owing", "blocked", "claimed", "waiting")
+            for flag in ("pending", "blocked", "claimed", "waiting")
             if document.get(flag)
         ]
         halted = [f"{session} is halted" for session, *_ in clients.halted_sessions(self.journal)]

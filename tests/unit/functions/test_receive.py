@@ -27,7 +27,7 @@ async def test_identity_comes_from_the_application_properties_alone() -> None:
 
     await receive_message(world.east, delivery_of(message(0)))
 
-    assert [entry["covers"][0]["id"] for entry in world.entries()] == [message(0).id]
+    assert [entry["identities"][0]["id"] for entry in world.entries()] == [message(0).id]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_calls_that_come_at_once_in_any_order_share_an_entry() -> None:
     await receive_all(world, [delivery(b"{}", {}), *reversed(deliveries)])
 
     assert world.amounts() == [1, 2, 3, 8, 9]
-    assert [len(entry["covers"]) for entry in world.entries()] == [3, 1, 1]
+    assert [len(entry["identities"]) for entry in world.entries()] == [3, 1, 1]
     assert len(world.bus.messages("east", "errors")) == 1
 
 

@@ -19,7 +19,7 @@ from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 type Trigger = Callable[[object], Coroutine[None, None, None]]
 
 
-async def owing_world() -> World:
+async def pending_world() -> World:
     """A world in which the east missed an output."""
     world = World()
     world.bus.unavailable.add("east")
@@ -30,7 +30,7 @@ async def owing_world() -> World:
 
 
 async def test_the_feed_pays_what_its_documents_owe() -> None:
-    world = await owing_world()
+    world = await pending_world()
 
     await recover_documents(world.east.recovery, world.journal.partitions["acc-7"].values())
 
@@ -38,7 +38,7 @@ async def test_the_feed_pays_what_its_documents_owe() -> None:
 
 
 async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureFixture) -> None:
-    world = await owing_world()
+    world = await pending_world()
     world.journal.fault_plan.plan("pending", CallFault.REFUSED)
 
     with caplog.at_level(logging.WARNING):
@@ -52,7 +52,7 @@ async def test_the_feed_survives_a_store_out_of_reach(caplog: pytest.LogCaptureF
 async def test_the_sweep_survives_a_store_out_of_reach(
     call: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = await owing_world()
+    world = await pending_world()
     world.journal.fault_plan.plan(call, CallFault.REFUSED)
 
     with caplog.at_level(logging.WARNING):
@@ -82,7 +82,7 @@ def app_of(world: World, *regions: str) -> Services:
 
 async def world_with_work() -> World:
     """A journal kept for two regions, with something to do for each trigger."""
-    world = await owing_world()
+    world = await pending_world()
     await world.producer().readiness.require_regions()
     for sequence in range(3):
         await world.east.consumer.consume(message(sequence, session="acc-1"))

@@ -286,7 +286,7 @@ async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
         await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
 
     assert {m.type for m in world.bus.messages("east", "in")} == {TOMBSTONE_TYPE}
-    assert await world.owing() == []
+    assert await world.pending() == []
 
 
 async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world: World) -> None:
@@ -322,4 +322,4 @@ async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_
             (3, "huge", TOMBSTONE_TYPE),
             (4, "c", "account.add"),
         ]
-    assert await world.owing() == []
+    assert await world.pending() == []

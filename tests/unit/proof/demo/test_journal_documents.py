@@ -21,7 +21,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "session": "N14228",
         "kind": "entry",
         "status": "completed",
-        "covers": [
+        "identities": [
             {"id": "a1", "type": "flight.status", "digest": "d1", "group": "flights", "level": 0}
             | {"sequence": 12}
         ],
@@ -54,9 +54,9 @@ def test_an_entry_may_have_no_state_and_must_have_a_known_status() -> None:
     ("changes", "pending"),
     [
         ({}, None),
-        ({"owing": ["east"]}, "N14228/000000000012"),
+        ({"pending": ["east"]}, "N14228/000000000012"),
         ({"blocked": ["east", "east/out"]}, "N14228/000000000012"),
-        ({"kind": "owed", "id": "owed-7"}, "N14228/owed-7"),
+        ({"kind": "pending", "id": "owed-7"}, "N14228/owed-7"),
         ({"kind": "genesis", "id": "genesis"}, None),
     ],
 )
@@ -68,11 +68,11 @@ def test_a_document_with_something_to_deliver_is_named(
 
 def test_what_is_parked_and_what_is_to_be_delivered_is_known_by_its_messages() -> None:
     said = {"id": "b2", "session": "N24211"}
-    outbox = {"outbox": {"parcels": [{"queue": "lockstep", "messages": [said]}]}}
+    outbox = {"outbox": {"batches": [{"queue": "lockstep", "messages": [said]}]}}
     found = StoredJournal.of(
         [
             document(kind="parked", id="parked-7", message={"id": "a2", "session": "N14228"}),
-            document(kind="owed", id="owed-7", owing=["east"], **outbox),
+            document(kind="pending", id="owed-7", pending=["east"], **outbox),
             document(**outbox),
             document(kind="waiting", id="waiting", waiting=True),
         ]

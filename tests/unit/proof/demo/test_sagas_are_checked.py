@@ -88,7 +88,7 @@ def forget(documents: Documents) -> None:
 
 
 def leave_pending(documents: Documents) -> None:
-    last(documents, "saga:o-1")["owing"] = ["west"]
+    last(documents, "saga:o-1")["pending"] = ["west"]
 
 
 def leave_running(documents: Documents) -> None:
