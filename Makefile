@@ -28,11 +28,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-.venv/ready: requirements.txt cli/requirements.txt .ci/requirements-dev.txt .ci/constraints.txt .ci/setup
+.venv/ready: requirements.txt cli/requirements.txt emulator/pyproject.toml .ci/requirements-dev.txt .ci/constraints.txt \
+		.ci/setup
 	@.ci/setup
 
-.venv/ready-for-tests: .venv/ready tests/wire/packages.py tests/wire/strangers/requirements.txt \
-		tests/wire/javascript/package.json
+.venv/ready-for-tests: .venv/ready emulator/tests/wire/packages.py \
+		emulator/tests/wire/strangers/requirements.txt emulator/tests/wire/javascript/package.json
 	@.ci/setup tests
 
 demo: .venv/ready  ## run the main job (DAYS=1, ARGS="--fresh --source FILE ...")
@@ -60,8 +61,8 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 	@$(RUN) -m proof.chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
 		--seed $(SEED) $(ARGS)
 
-conformance: .venv/ready  ## Microsoft's own live tests, against local/ (SUITES="cosmos servicebus")
-	@$(RUN) -m conformance $(SUITES) $(ARGS)
+conformance: .venv/ready  ## Microsoft's own live tests, against emulator/ (SUITES="cosmos servicebus")
+	@cd emulator && ../$(RUN) -m conformance $(SUITES) $(ARGS)
 
 screenshots: .venv/ready-for-tests  ## every view of the operations page in both themes, in .screenshots
 	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)
@@ -80,6 +81,7 @@ types: .venv/ready
 
 contracts: .venv/ready
 	@.venv/bin/lint-imports
+	@cd emulator && ../.venv/bin/lint-imports
 
 bandit: .venv/ready
 	@$(RUN) -m bandit -q -c pyproject.toml -r function_app.py lockstep.py functions shared spark cli infra

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cli.failures import CommandFailed
 from cli.folders import ROOT, require_app
-from proof.testbed.command import RunFailed, run_directory
+from proof.testbed.command import FAILURES, run_directory
 from proof.testbed.kept import FLIGHT, SampleMessage, keep_up, tell_how_to_reach
 from proof.testbed.regions import prepare_cloud
 
@@ -30,5 +30,5 @@ def keep_app_up(
                 tell_how_to_reach(cloud, sample)
                 watched = [folder, ROOT / "functions", ROOT / "shared"] if reloads else []
                 keep_up(cloud, watched)
-    except RunFailed as error:
+    except FAILURES as error:
         raise CommandFailed(str(error)) from error

@@ -90,8 +90,9 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
     return (
         LINT,
         prove("unit", "-n", "2", "tests/unit", "tests/docs", "tests/contract", "tests/infra"),
+        prove("emulator", "-n", "3", "emulator/tests"),
         prove("scenarios", "-n", "2", "tests/scenarios", "tests/releases", "tests/model"),
-        prove("wire", "-n", "3", "tests/wire"),
+        prove("wire", "-n", "2", "tests/wire"),
         prove("spark", "tests/spark"),
         prove("e2e", "-n", "2", "tests/e2e"),
         prove("crash-points", "-n", "2", "tests/crash_points"),
@@ -176,7 +177,9 @@ def run_tests(step: Step, words: Sequence[str]) -> tuple[int, str, tuple[str, ..
     """Run pytest, and what only wanted time or a port once more by itself."""
     with tempfile.TemporaryDirectory(prefix="lockstep-tests-") as folder:
         failures = Path(folder) / "failures.json"
-        pytest = (PYTHON, "-m", "pytest", "--failures", str(failures))
+        # Named, the two are in force for tests of the emulator alone as well.
+        pytest = (PYTHON, "-m", "pytest", "-c", "pyproject.toml", "-p", "tests.plugin")
+        pytest += ("--failures", str(failures))
         status, said = run(step, (*pytest, *words))
         failed = json.loads(failures.read_text("utf-8")) if failures.exists() else {}
         again = tuple(failed)

@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 
 SETUP = Path(__file__).parents[1] / ".ci/setup"
 NEEDED = ("bash", "cat", "chmod", "cp", "dirname", "env", "grep", "mkdir", "mktemp", "rm", "sed")

@@ -18,8 +18,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "settings": code_tables.render_settings,
     "measures": code_tables.render_measures,
     "publishing-limits": code_tables.render_publishing_limits,
-    "cosmos-limits": code_tables.render_cosmos_limits,
-    "cosmos-charges": code_tables.render_cosmos_charges,
     "decisions": decision_table.render,
     "failures": failure_table.render,
 }

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from local.testing.cloud import CloudProcess
+from local.testing.control import ControlRefused
 from proof.chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
 from proof.chaos.processes import SenderProcess
 from proof.chaos.progress import RunLog
 from proof.testbed import faults
-from proof.testbed.cloud import CloudProcess
-from proof.testbed.control import ControlRefused
 
 ABANDON_SECONDS_MAX = 30.0
 # Writes fail until somebody moves them; so long that takes.

@@ -11,15 +11,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from local.testing.children import Child
+from local.testing.cloud import CloudProcess, reserve_ports
 from proof.chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, FULL_RATE_SIGNAL, RUNS_SETTING
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.testbed.apps import compose_app
-from proof.testbed.children import Child
 from proof.testbed.cloud import (
     CALLS_SETTING,
+    ROOT,
     SECONDARY_DELAY_SECONDS,
-    CloudProcess,
-    reserve_ports,
+    app_settings,
     running_cloud,
 )
 
@@ -73,7 +74,7 @@ def adapt_config(config: dict[str, Any]) -> dict[str, Any]:
 def running_recorder(cloud: CloudProcess, files: RunFiles) -> AbstractContextManager[Child]:
     command = [sys.executable, "-m", "proof.chaos.recorder", "--record", str(files.received)]
     buses = {BUSES_SETTING: json.dumps(cloud.contract["servicebus"])}
-    return Child(command, log=files.logs / "recorder.log", environment=buses)
+    return Child(command, log=files.logs / "recorder.log", environment=buses, cwd=ROOT)
 
 
 @dataclass
@@ -101,7 +102,8 @@ class SenderProcess:
         self.child = Child(
             command,
             log=self.files.logs / f"sender-{next(self._starts)}.log",
-            environment=self.cloud.app_settings(),
+            environment=app_settings(self.cloud),
+            cwd=ROOT,
             grace_seconds=GRACE_SECONDS,
         )
         self.is_wanted = True

@@ -22,9 +22,9 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from local.testing.children import wait_for_parent_to_end
 from proof.chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, ERROR_QUEUE
 from proof.chaos.records import Record
-from proof.testbed.children import wait_for_parent_to_end
 
 RECEIVED_AT_ONCE = 50
 WAIT_SECONDS = 2.0

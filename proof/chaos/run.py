@@ -12,6 +12,8 @@ from typing import Any
 from azure.core.exceptions import AzureError
 from rich.console import Console
 
+from local.testing.cloud import CloudProcess
+from local.testing.control import ControlRefused, count_operations
 from proof.chaos import processes
 from proof.chaos.checker.promises import check_history
 from proof.chaos.checker.reading import read_history
@@ -22,9 +24,7 @@ from proof.chaos.progress import ChaosDisplay, RunLog, RunProgress
 from proof.chaos.records import Record, RecordFollower
 from proof.chaos.report import ChaosReport
 from proof.chaos.workload import write_workload
-from proof.testbed.cloud import CloudProcess
 from proof.testbed.command import DirectoryRefused, run_directory
-from proof.testbed.control import ControlRefused, count_operations
 from proof.testbed.sampling import CloudSample, take_sample
 
 # An entry is old when compaction has had two chances to remove it.

@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from local.testing.children import end_with_parent
+from local.testing.control import ControlClient, ControlRefused
 from proof.chaos.messages import FULL_RATE_SIGNAL, GROUP
 from proof.chaos.records import Record, read_lines
 from proof.chaos.workload import PublishOperation
-from proof.testbed.children import end_with_parent
-from proof.testbed.control import ControlClient, ControlRefused
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.publishing.message import SessionMessage
 from shared.publishing.opening import open_idempotent_producer

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from itertools import product
 
+from local.testing.control import Counters, flatten_counters, subtract_tallies
 from proof.demo.checker import CheckResult, StoredEntry
 from proof.demo.options import DemoOptions
-from proof.testbed.control import Counters, flatten_counters, subtract_tallies
 from proof.testbed.pages import ReportRow
 from proof.testbed.sampling import SampleTimeline
 

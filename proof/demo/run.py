@@ -10,6 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from local.testing.children import Child
+from local.testing.cloud import CloudProcess
+from local.testing.control import Counters
 from proof.demo.checker import (
     DemoHistory,
     HeldMessage,
@@ -30,9 +33,7 @@ from proof.demo.waiting import (
     read_work,
 )
 from proof.testbed import flights
-from proof.testbed.children import ROOT, Child
-from proof.testbed.cloud import CloudProcess
-from proof.testbed.control import Counters
+from proof.testbed.cloud import ROOT, app_settings
 from proof.testbed.faults import region_down, run_in_background
 from proof.testbed.kept import KEY, keep_up, tell_how_to_reach
 from proof.testbed.regions import prepare_cloud
@@ -107,7 +108,8 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
     child = Child(
         command,
         log=options.logs / "feed.log",
-        environment=cloud.app_settings(),
+        environment=app_settings(cloud),
+        cwd=ROOT,
         grace_seconds=GRACE_SECONDS,
     )
     return FeedProcess(child, summary)

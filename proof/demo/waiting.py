@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from local.testing.cloud import CloudProcess
 from proof.demo.checker import HeldMessage
-from proof.testbed.cloud import CloudProcess
 
 # Longer than anything waits for by itself: a lock, a lease, the next sweep, a Java that starts.
 STALLED_SECONDS = 180.0

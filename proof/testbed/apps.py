@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proof.testbed.children import ROOT
+from proof.testbed.cloud import ROOT
 
 
 def compose_app(

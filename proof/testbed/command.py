@@ -15,11 +15,17 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Never
 
+from local.testing.failures import CloudFailed
+
 NOT_DONE, INTERRUPTED = 2, 130
 
 
 class RunFailed(Exception):
     """The run could not be done; the message says why."""
+
+
+# What ends a run: it could not be done, or the cloud that it runs on failed it.
+FAILURES = (RunFailed, CloudFailed)
 
 
 def exit_status(program: str, work: Callable[[], int]) -> int:
@@ -29,7 +35,7 @@ def exit_status(program: str, work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; everything was stopped\n")
         return INTERRUPTED
-    except (RunFailed, OSError) as error:
+    except (*FAILURES, OSError) as error:
         sys.stderr.write(f"{program}: {error}\n")
         return NOT_DONE
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
 
-from proof.testbed.control import ControlClient, ControlRefused
+from local.testing.control import ControlClient, ControlRefused
 
 # A host may need several tries to come up while its journal is disturbed.
 START_TRIES = 5

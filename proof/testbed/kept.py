@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from proof.testbed.cloud import CloudProcess
+from local.testing.cloud import CloudProcess
+from local.testing.control import ControlRefused
+from proof.testbed.cloud import app_settings
 from proof.testbed.command import RunFailed
-from proof.testbed.control import ControlRefused
 
 # The key of the local Functions host.
 KEY = "lockstep-local"
@@ -69,7 +70,7 @@ def describe_cloud(cloud: CloudProcess, sample: SampleMessage) -> Iterator[str]:
     yield from (f"  {url}/api/operate?code={KEY}" for url in hosts.values())
     yield ""
     yield "For a producer and the command line, in the shell that starts them:"
-    settings = cloud.app_settings() | {
+    settings = app_settings(cloud) | {
         "LOCKSTEP_URL": ",".join(hosts.values()),
         "LOCKSTEP_KEY": KEY,
         "LOCAL_CONTROL": control,

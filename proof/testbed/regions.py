@@ -7,7 +7,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from proof.testbed.cloud import SECONDARY_DELAY_SECONDS, CloudProcess, running_cloud
+from local.testing.cloud import CloudProcess
+from proof.testbed.cloud import SECONDARY_DELAY_SECONDS, running_cloud
 from proof.testbed.command import RunFailed
 
 # A storage account in Azure carries it.

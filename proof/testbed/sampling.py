@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-from proof.testbed.control import ControlClient, Counters, Depths
+from local.testing.control import ControlClient, Counters, Depths
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, page
 
-FOLDERS = ("functions", "shared", "spark", "cli", "local", "conformance", "proof")
+FOLDERS = ("functions", "shared", "spark", "cli", "emulator", "proof")
 # Names that a library or a user's business gives, each with the reason.
 ALLOWED = {
     "paid": "the sample business of orders charges accounts",

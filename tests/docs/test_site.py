@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.site.hooks import ROOT, rewrite_links
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 
 
 @pytest.mark.e2e

@@ -8,14 +8,15 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from proof.testbed.cloud import CloudProcess, running_cloud
-from proof.testbed.control import count_operations
+from local.testing.answers import KEY, request
+from local.testing.cloud import CloudProcess
+from local.testing.control import count_operations
+from proof.testbed.cloud import app_settings, running_cloud
 from proof.testbed.faults import components_down, hosts_killed
 from shared.domain.journal import Status
 from shared.domain.message import Message, Number, derive_id, digest_content
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
-from tests.wire.functions_host_process import KEY, request
 
 GROUP = "e2e"
 REGIONS = ("east", "west")
@@ -31,14 +32,14 @@ class Stack:
 
     async def send(self, messages: Mapping[str, list[Message]], **settings: str) -> None:
         """Send every session's messages, one session after another."""
-        reached = Settings.read(self.cloud.app_settings() | settings)
+        reached = Settings.read(app_settings(self.cloud) | settings)
         async with open_producer(reached) as producer:
             for own in messages.values():
                 await producer.send(own)
 
     async def put(self, region: str, message: Message) -> None:
         """Put a message into one region's queue, as a sender without a producer does."""
-        adapters = Adapters.of(Settings.read(self.cloud.app_settings()))
+        adapters = Adapters.of(Settings.read(app_settings(self.cloud)))
         async with AsyncExitStack() as opened:
             opened.push_async_callback(adapters.close)
             await adapters.bus.send(region, "lockstep", [message])

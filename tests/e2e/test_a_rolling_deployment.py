@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT, package_app
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id, digest_content
 from tests.e2e.stack import (
@@ -27,7 +28,6 @@ from tests.e2e.stack import (
     select_completed,
     status,
 )
-from tests.patience import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.patience import until
 from shared.domain.message import digest_content
 from tests.e2e.stack import Stack, effects, flights, running_stack
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

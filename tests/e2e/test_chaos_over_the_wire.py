@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from proof.testbed.kept import KEY
 from shared.domain.message import Message, Number, derive_id
 from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.cloud import CloudProcess, running_cloud
-from proof.testbed.patience import run_patiently, wait_for_end
-from tests.patience import until
+from local.testing.cloud import CloudProcess
+from local.testing.patience import run_patiently, until, wait_for_end
+from proof.testbed.cloud import running_cloud
 from tests.spark.environment import QUICK
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

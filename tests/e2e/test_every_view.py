@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from proof.testbed.cloud import running_cloud
+from local.testing.patience import Patience, PatienceExhausted, until
+from proof.testbed.cloud import app_settings, running_cloud
 from proof.testbed.faults import hosts_killed
-from proof.testbed.patience import Patience, PatienceExhausted
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import Attempt, Owner
@@ -28,7 +28,6 @@ from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
 from tests.e2e.stack import SagaStack, Stack, status
 from tests.e2e.test_operations_page import browser, find_violations, open_page
-from tests.patience import until
 
 __all__ = ["browser"]
 
@@ -62,7 +61,7 @@ async def look(page: Page, name: str, folder: Path) -> None:
 @asynccontextmanager
 async def sending(stack: Stack, **settings: str) -> AsyncIterator[None]:
     """Messages of ten sessions, at most ten a second."""
-    reached = Settings.read(stack.cloud.app_settings() | settings)
+    reached = Settings.read(app_settings(stack.cloud) | settings)
 
     async def send() -> None:
         async with open_producer(reached) as producer:
@@ -200,7 +199,7 @@ async def test_ten_thousand_sessions_are_found_and_paged(
     tmp_path: Path, folder: Path, browser: Browser
 ) -> None:
     with running_cloud(logs=tmp_path, settings=NO_FEED) as cloud:
-        adapters = Adapters.of(Settings.read(cloud.app_settings()))
+        adapters = Adapters.of(Settings.read(app_settings(cloud)))
         slots = asyncio.Semaphore(32)
 
         async def begin(name: str) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.cloud import running_cloud
+from local.testing.patience import until
+from proof.testbed.cloud import app_settings, running_cloud
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
 from tests.docs.pages import ROOT
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 
@@ -29,7 +29,7 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
 
     with running_cloud("--config", str(path), "--app", str(ROOT), settings=settings) as cloud:
         down = cloud.control.arm({"component": "servicebus.west", "action": "down"})
-        async with open_producer(Settings.read(cloud.app_settings() | OWN)) as producer:
+        async with open_producer(Settings.read(app_settings(cloud) | OWN)) as producer:
             draft = Draft("m-1", "range.move", b'{"position":5}')
             published = await producer.publish("acc-7", [draft], ProducerOptions("bank"))
         cloud.control.clear(down)

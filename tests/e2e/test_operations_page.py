@@ -10,10 +10,10 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, derive_id
 from tests.e2e.stack import Stack, status
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

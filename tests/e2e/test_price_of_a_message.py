@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.answers import KEY, request
+from local.testing.patience import eventually, until
 from proof.testbed.cloud import CALLS_SETTING
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
-from tests.patience import eventually, until
-from tests.wire.functions_host_process import KEY, request
 
 pytestmark = pytest.mark.e2e
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT, write_app
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from tests.e2e.stack import SagaStack, Stack
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

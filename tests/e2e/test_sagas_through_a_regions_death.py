@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from local.testing.patience import until
 from tests.e2e.stack import REGIONS, SagaStack, running_sagas
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

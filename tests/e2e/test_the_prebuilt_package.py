@@ -14,12 +14,12 @@ import pytest
 
 from cli.__main__ import main
 from cli.folders import PACKAGES, ROOT
+from local.testing.answers import KEY, request
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from proof.testbed.kept import FLIGHT
 from tests.e2e.stack import Stack, effects
 from tests.infra.test_package import needed_with, pins
-from tests.patience import until
-from tests.wire.functions_host_process import KEY, request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
@@ -77,7 +77,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
         *("requirements.txt", "shared", ".python_packages"),
     }
     # The emulator has packages of its own, which the app must not need.
-    shutil.copytree(ROOT / "local", emulator / "local")
+    shutil.copytree(ROOT / "emulator/local", emulator / "local")
     own = needed_with_all(["croniter", "lark", "mmh3", "python-qpid-proton"])
     copy_installed(own - needed_with_all(pins("requirements.txt")), emulator)
     python = make_bare_python(tmp_path / "bare", emulator, app / PACKAGES)

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.children import ROOT
-from proof.testbed.cloud import running_cloud
+from local.testing.patience import until
+from proof.testbed.cloud import ROOT, running_cloud
 from proof.testbed.command import RunFailed
 from proof.testbed.regions import keep_config
 from shared.domain.message import Message, Number, derive_id
 from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights
-from tests.patience import until
 
 pytestmark = pytest.mark.e2e
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT
-from proof.testbed.patience import run_patiently, wait_for_end
+from local.testing.patience import run_patiently, until, wait_for_end
 from tests.docs.pages import page
 from tests.e2e.test_what_up_prints import read_lines
-from tests.patience import until
-from tests.wire.packages import find_program
+from tests.programs import find_program
 
 pytestmark = pytest.mark.e2e
 

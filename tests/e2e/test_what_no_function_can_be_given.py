@@ -9,11 +9,11 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
 
+from local.testing.patience import until
 from shared.adapters.service_bus import to_service_bus
 from shared.domain import wire
 from shared.domain.message import Message
 from tests.e2e.stack import Stack, running_stack, status
-from tests.patience import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

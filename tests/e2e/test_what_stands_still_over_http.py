@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id
 from tests.e2e.stack import GROUP, SagaStack, Stack
-from tests.patience import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

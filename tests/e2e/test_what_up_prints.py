@@ -12,10 +12,9 @@ from typing import IO
 import pytest
 
 from cli.folders import ROOT, write_app
-from proof.testbed.patience import run_patiently, wait_for_end
-from tests.patience import until
-from tests.wire.functions_host_process import request
-from tests.wire.packages import find_program
+from local.testing.answers import request
+from local.testing.patience import run_patiently, until, wait_for_end
+from tests.programs import find_program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.patience import until
 from shared.domain.message import Message
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
-from tests.patience import until
 from tests.sizes import IS_PROOF
 
 pytestmark = pytest.mark.e2e

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message, Number, derive_id, digest_content
 from tests.e2e.stack import GROUP, REGIONS, Stack, effects, select_completed
-from tests.patience import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 

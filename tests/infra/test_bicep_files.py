@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 from tests.infra.bicep import INFRA, Kind, read
 from tests.infra.parity import deployment, load
 from tests.infra.rules import breaches, required

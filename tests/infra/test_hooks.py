@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 from tests.infra.bicep import INFRA, Kind
 from tests.infra.parity import ROOT, access_of, deployment, grants, local_config
 from tests.infra.rules import KNOWN_ROLES

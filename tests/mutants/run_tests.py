@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.patience import Patience
+from local.testing.patience import Patience
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 from tests.mutants.syntax import ROOT

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.patience import Patience
 from proof.simulation.world.virtual_time import run
-from proof.testbed.patience import Patience
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handle, Handlers, Kind
 from shared.domain.message import Message

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from local.testing.patience import run_patiently
 from proof.simulation.testing import FinalState, check, moment
-from proof.testbed.patience import run_patiently
 from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from proof.testbed.patience import Patience, PatienceExhausted
+from local.testing.patience import Patience, PatienceExhausted
 from shared.domain.message import Message
 from spark.datasource import EventWriter, LockstepDataSource, OpenSender, open_sender
 from spark.numbering import number_facts

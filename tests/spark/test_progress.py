@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from local.testing.patience import eventually
 from spark.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
 from spark.datasource import EventWriter
 from spark.numbering import number_facts
 from spark.progress import ProgressListener, TaskProgress, send_progress
 from spark.schemas import FACTS
 from spark.sending import SendCounts
-from tests.patience import eventually
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import RecordingDataSource
 from tests.spark.test_feed_by_a_manifest import settings

@@ -4,46 +4,55 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from azure.cosmos import CosmosClient
 
+from local.cosmos.config import CosmosConfig
+from local.cosmos.server import Cosmos
 from shared.domain.errors import Misconfigured
 from shared.settings import InvalidSettings
 from spark.journal import JournalReader, JournalSource, read_journal_settings
 from spark.options import OptionRefused
 from spark.reconciliation import ENTRIES, IDENTITY
-from tests.wire.cosmos_account import RunningAccount, running_account
 
 pytestmark = pytest.mark.wire
+
+SECTION = {
+    "Database": "lockstep",
+    "Containers": [{"Name": "divided", "PartitionKey": "/tail", "Partitions": 5}],
+}
 
 COVER = {"id": "m-1", "type": "account.add", "digest": "0" * 64}
 NUMBER = {"group": "bank", "level": 0, "sequence": 7}
 
 
 @pytest.fixture
-def account() -> Iterator[RunningAccount]:
-    """A local account whose container `spread` stands for a large journal."""
-    with running_account() as account:
+def account() -> Iterator[Cosmos]:
+    """A local account whose container `divided` stands for a large journal."""
+    with Cosmos(CosmosConfig.parse(SECTION)) as account:
         yield account
 
 
-def settings(account: RunningAccount) -> dict[str, str]:
+def settings(account: Cosmos) -> dict[str, str]:
     """Where the journal is."""
     return {
-        "Cosmos": account.cosmos.connection_string,
+        "Cosmos": account.connection_string,
         "LOCKSTEP_DATABASE": "lockstep",
         "LOCKSTEP_JOURNAL": "divided",
     }
 
 
-def test_every_partition_is_read_and_every_entry_comes_once(account: RunningAccount) -> None:
+def test_every_partition_is_read_and_every_entry_comes_once(account: Cosmos) -> None:
     expected = set()
-    for n in range(60):
-        session = f"acc-{n}"
-        document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
-        document |= {"session": session}
-        document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
-        account.divided.create_item(document)
-        account.divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
-        expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
+    with CosmosClient(account.endpoint, account.key) as client:
+        divided = client.get_database_client("lockstep").get_container_client("divided")
+        for n in range(60):
+            session = f"acc-{n}"
+            document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
+            document |= {"session": session}
+            document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
+            divided.create_item(document)
+            divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
+            expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
     reader = JournalReader(read_journal_settings(settings(account)))
 
     parts = [list(reader.read(partition)) for partition in reader.partitions()]

@@ -11,7 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusClient
 
 from local.cloud import Cloud
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 from spark import package
 from spark.package import ARCHIVE, JOB
 from tests.cloud import running_cloud

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently, until
+from proof.testbed.cloud import app_settings
 from tests.e2e.stack import Stack, running_stack
-from tests.patience import until
 from tests.spark.environment import QUICK
 from tests.spark.racing_feed import COPY_SENDS, COUNTS_FILE, FACTS_FILE, ZOMBIE_ENDED
 from tests.spark.statuses import TYPE, effects, expected, table
@@ -36,7 +36,7 @@ def test_a_copy_that_sends_at_the_same_time_and_after_the_commit_adds_no_effect(
         (s.aircraft, f"[{s.line}]", [f"{s.line:03}"], TYPE, s.said, None, None) for s in STATUSES
     ]
     (tmp_path / FACTS_FILE).write_text(json.dumps(facts))
-    settings = QUICK | (stack.cloud.app_settings() | DELAY) | {"PYTHONPATH": str(ROOT)}
+    settings = QUICK | (app_settings(stack.cloud) | DELAY) | {"PYTHONPATH": str(ROOT)}
 
     command = [sys.executable, "-m", "tests.spark.racing_feed", str(tmp_path)]
     job = run_patiently(command, seconds=JOB_SECONDS_MAX, env=os.environ | settings)

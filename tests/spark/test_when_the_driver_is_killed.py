@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from proof.testbed.patience import wait_for_end
+from local.testing.patience import until, wait_for_end
+from proof.testbed.cloud import app_settings
 from spark import feed, feeding, reconcile
 from spark.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack
-from tests.patience import until
 from tests.spark.doomed_feed import Point
 from tests.spark.environment import QUICK
 from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
@@ -49,7 +49,7 @@ def test_killed_at_every_point_and_run_again_it_is_as_if_nothing_had_happened(
     inputs = [f"--source={source}", f"--mapping={mapping}", f"--manifest={tmp_path / 'manifest'}"]
     inputs.append("--group=flights")
     words = [*inputs, f"--rejects={tmp_path / 'rejects'}", f"--summary={summary}", "--batch=20"]
-    settings = stack.cloud.app_settings() | DELAY
+    settings = app_settings(stack.cloud) | DELAY
 
     write(source, YESTERDAY)
     for point in Point:

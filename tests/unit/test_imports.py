@@ -7,20 +7,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (
-    "shared",
-    "functions",
-    "spark",
-    "cli",
-    "local",
-    "proof.demo",
-    "proof.simulation",
-    "proof.testbed",
-)
+PACKAGES = {
+    **dict.fromkeys(("shared", "functions", "spark", "cli"), ROOT),
+    **dict.fromkeys(("proof.demo", "proof.simulation", "proof.testbed"), ROOT),
+    "local": ROOT / "emulator",
+}
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    for package in PACKAGES
-    for path in (ROOT / package.replace(".", "/")).rglob("*.py")
+    ".".join(path.relative_to(root).with_suffix("").parts)
+    for package, root in PACKAGES.items()
+    for path in (root / package.replace(".", "/")).rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
 

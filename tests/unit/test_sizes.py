@@ -8,7 +8,7 @@ import pytest
 
 from tests import __main__ as runner
 from tests.__main__ import Ended, Step, describe, run_proof, run_steps
-from tests.conftest import ROOT, find_place
+from tests.plugin import ROOT, find_place
 
 WANTING = """
     import errno
@@ -16,8 +16,8 @@ WANTING = """
 
     import pytest
 
-    from proof.testbed.children import ChildFailed
-    from proof.testbed.patience import PatienceExhausted
+    from local.testing.children import ChildFailed
+    from local.testing.patience import PatienceExhausted
 
     TRIED = Path(__file__).with_name("tried")
 
@@ -38,8 +38,7 @@ ONCE = """
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The root of another project, whose tests are chosen and reported as ours are."""
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = wire\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\nmarkers = ['wire']\n")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(runner, "ROOT", tmp_path)
     return tmp_path
@@ -182,9 +181,12 @@ def test_the_page_names_the_commit_and_every_part(monkeypatch: pytest.MonkeyPatc
 def test_the_dearest_files_come_first() -> None:
     names = ("unit/test_a.py", "e2e/test_b.py", "spark/test_c.py", "wire/test_d.py")
 
-    assert sorted((f"tests/{name}::test" for name in names), key=find_place) == [
+    ours = [f"tests/{name}::test" for name in names]
+
+    assert sorted(["emulator/tests/wire/test_e.py::test", *ours], key=find_place) == [
         "tests/spark/test_c.py::test",
         "tests/e2e/test_b.py::test",
+        "emulator/tests/wire/test_e.py::test",
         "tests/wire/test_d.py::test",
         "tests/unit/test_a.py::test",
     ]

@@ -1,17 +1,25 @@
 """Finished sagas leave their region's task hub, over durabletask's own client."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from durabletask.client import AsyncTaskHubGrpcClient, TaskHubGrpcClient
+from durabletask.task import OrchestrationContext
+from durabletask.worker import TaskHubGrpcWorker
 
 from functions.triggers.saga_instances import purge_instances
 from local.durable.backend import DurableBackend
-from tests.wire.durable_by_hand import output_of, worker
 
 pytestmark = pytest.mark.wire
+
+
+def saga(context: OrchestrationContext, is_done: bool) -> Generator[Any, Any]:
+    """An orchestration that is done at once, or waits for ever."""
+    if not is_done:
+        yield context.wait_for_external_event("paid")
 
 
 @pytest.fixture
@@ -25,12 +33,16 @@ def backend() -> Iterator[DurableBackend]:
 async def test_what_is_finished_and_old_goes_and_what_runs_stays(
     backend: DurableBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with TaskHubGrpcClient(host_address=backend.address) as client, worker(backend) as hand:
-        done = client.schedule_new_orchestration("saga")
-        hand.finish(hand.next(), "done")
-        assert output_of(client, done) == "done"
-        running = client.schedule_new_orchestration("saga")
-        hand.schedule(hand.next(), "pay")
+    with (
+        TaskHubGrpcWorker(host_address=backend.address) as worker,
+        TaskHubGrpcClient(host_address=backend.address) as client,
+    ):
+        worker.add_orchestrator(saga)
+        worker.start()
+        done = client.schedule_new_orchestration(saga, input=True)
+        assert client.wait_for_orchestration_completion(done, timeout=60) is not None
+        running = client.schedule_new_orchestration(saga, input=False)
+        assert client.wait_for_orchestration_start(running, timeout=60) is not None
         async with AsyncTaskHubGrpcClient(host_address=backend.address) as hub:
             await purge_instances(hub, timedelta(days=7))
             assert client.get_orchestration_state(done) is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proof.testbed.patience import run_patiently
+from local.testing.patience import run_patiently
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.wire

@@ -16,13 +16,14 @@ from typing import Any
 
 from azure.cosmos import ContainerProxy
 
+from local.testing import control
+from local.testing.cloud import CloudProcess
+from local.testing.control import CounterKey, Tallies, flatten_counters
+from local.testing.patience import wait_until
 from proof.bench.load import make_statuses, send
 from proof.bench.systems import System
-from proof.testbed import control
-from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.command import RunFailed
-from proof.testbed.control import CounterKey, Tallies, flatten_counters
-from proof.testbed.patience import wait_until
 from shared.domain.message import Message
 
 WAVE_SECONDS_MAX = 120.0

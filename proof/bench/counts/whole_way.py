@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from local.functions_host.config.keys import DEVELOPMENT_KEY
+from local.testing.cloud import CloudProcess
+from local.testing.control import flatten_counters, request_json, subtract_tallies
+from local.testing.patience import wait_until
 from proof.bench.counts.waves import WAVE_SECONDS_MAX, compute_row_usage
 from proof.bench.systems import NO_CLOCKWORK
 from proof.testbed.apps import compose_app
-from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.command import RunFailed
-from proof.testbed.control import flatten_counters, request_json, subtract_tallies
-from proof.testbed.patience import wait_until
 
 KINDS = {
     "no output": "silently",

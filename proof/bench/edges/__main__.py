@@ -21,12 +21,13 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from local.testing.cloud import CloudProcess
+from local.testing.control import Counters, count_operations
+from local.testing.patience import wait_until
 from proof.bench.load import send
 from proof.testbed.apps import compose_app
-from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.command import RunFailed, exit_status, run_program
-from proof.testbed.control import Counters, count_operations
-from proof.testbed.patience import wait_until
 from shared.domain.message import Message, Number, derive_id
 
 WAIT_SECONDS_MAX = 900.0

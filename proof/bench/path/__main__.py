@@ -58,7 +58,7 @@ def take_figures() -> list[PathFigure]:
         PathFigure("saga step: functions", step.functions, 60),
         PathFigure("saga step: depth", step.depth, 11),
         # 10 and 12 before frames were read ahead of Proton, which takes requests that come at once
-        # on one link for an error. docs/local.md says what the clients send.
+        # on one link for an error. emulator/docs says what the clients send.
         PathFigure("send in the local broker: files", len(send.files), 12),
         PathFigure("send in the local broker: depth", send.depth, 13),
         PathFigure("floors of the engine", count_floors(), 7),

@@ -37,7 +37,7 @@ from shared.settings import Settings
 from shared.wiring import Adapters, connect
 
 PRODUCT = ("functions", "shared")
-BROKER = ("local",)
+BROKER = ("emulator/local",)
 WARM_UPS = 2
 SENDS = 5
 CONFIG = ROOT / "local.config.json"

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from proof.bench.spark_feed.runs import add_logs_argument, running_fresh_cloud
-from proof.testbed.children import ROOT
+from proof.testbed.cloud import ROOT, app_settings
 from proof.testbed.command import RunFailed
 from spark.facts import extract_facts
 from spark.manifest import SUMMARISED_RUNS, Manifest
@@ -65,7 +65,7 @@ def main() -> None:
         (folder / "mapping.json").write_text(json.dumps(MAPPING))
         write_history(folder, options.runs)
         with running_fresh_cloud(folder, options.logs) as feed_cloud:
-            settings = feed_cloud.cloud.app_settings()
+            settings = app_settings(feed_cloud.cloud)
             sys.stdout.write(f"{'earlier runs':>14}{'seconds':>9}{'busy':>7}\n")
             for each in range(ROUNDS):
                 for runs, manifest in ((0, f"new-{each}"), (options.runs, "manifest")):

@@ -16,8 +16,8 @@ from time import monotonic
 
 import psutil
 
-from proof.testbed.children import ROOT
-from proof.testbed.cloud import CloudProcess, running_cloud
+from local.testing.cloud import CloudProcess
+from proof.testbed.cloud import ROOT, app_settings, running_cloud
 from proof.testbed.command import RunFailed
 
 QUEUE = "lockstep"
@@ -177,7 +177,7 @@ def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRu
     words = [*words, f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
     log = feed_cloud.logs / "feed.log"
-    (done,) = measure(module, [words], feed_cloud.cloud.app_settings(), log)
+    (done,) = measure(module, [words], app_settings(feed_cloud.cloud), log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
@@ -204,7 +204,7 @@ def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedClou
         for part in range(processes)
     ]
     log = feed_cloud.logs / "bare.log"
-    ended = measure("proof.bench.spark_feed.bare", programs, feed_cloud.cloud.app_settings(), log)
+    ended = measure("proof.bench.spark_feed.bare", programs, app_settings(feed_cloud.cloud), log)
     loops = [json.loads(each.output) for each in ended]
     # From the first one's first send to the last one's last.
     seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)

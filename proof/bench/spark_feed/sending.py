@@ -22,6 +22,7 @@ from pathlib import Path
 from pyspark.sql import Row
 
 from proof.bench.spark_feed.runs import add_logs_argument, running_fresh_cloud
+from proof.testbed.cloud import app_settings
 from shared.domain.message import Message
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
@@ -107,7 +108,7 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="bench-spark-") as scratch,
         running_fresh_cloud(Path(scratch), options.logs) as feed_cloud,
     ):
-        settings = read_app_settings(feed_cloud.cloud.app_settings())
+        settings = read_app_settings(app_settings(feed_cloud.cloud))
         for a_session in EVENTS_A_SESSION:
             compare_ways(settings, options.events, a_session)
 

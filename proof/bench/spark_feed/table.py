@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from local.testing.control import count_operations
 from proof.bench.spark_feed.runs import FeedCloud, SendRun, run_feed
-from proof.testbed.children import ROOT
+from proof.testbed.cloud import ROOT
 from proof.testbed.command import RunFailed
-from proof.testbed.control import count_operations
 from spark.runtime import open_spark
 
 ROWS_A_SESSION = 50

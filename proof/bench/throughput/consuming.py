@@ -16,12 +16,13 @@ from operator import sub
 from pathlib import Path
 from typing import Any
 
+from local.testing.children import Child, read_cpu_seconds
+from local.testing.cloud import CloudProcess
+from local.testing.patience import wait_until
 from proof.bench.load import make_statuses, send
 from proof.bench.systems import System
-from proof.testbed.children import Child, read_cpu_seconds
-from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.cloud import ROOT, running_cloud
 from proof.testbed.command import RunFailed
-from proof.testbed.patience import wait_until
 
 # A small load is over in a third of a second, and the last look is late by half of this on average.
 LOOK_SECONDS = 0.02
@@ -191,6 +192,6 @@ def with_bare_receiver(consumption: Consumption) -> Iterator[ProcessId]:
     command += [consumption.connection, consumption.queue]
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as logs,
-        Child(command, log=Path(logs) / "bare.log") as child,
+        Child(command, log=Path(logs) / "bare.log", cwd=ROOT) as child,
     ):
         yield lambda: child.pid

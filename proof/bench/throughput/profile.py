@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from local.testing.control import request_json
 from proof.bench.systems import ROOT, System
 from proof.bench.throughput.consuming import Consumption, Rate, Shape, running_system, with_host
-from proof.testbed.control import request_json
 
 # By a part of the file's path, the first that matches; the innermost frame with an owner owns.
 OWNERS = {
@@ -25,8 +25,8 @@ OWNERS = {
     "/site-packages/pydantic/": "pydantic",
     "/site-packages/proton/": "local host, its AMQP",
     "/site-packages/cproton": "local host, its AMQP",
-    f"{ROOT}/local/functions_host/clients/change_feed.py": "local host, its change feed",
-    f"{ROOT}/local/": "local host",
+    f"{ROOT}/emulator/local/functions_host/clients/change_feed.py": "local host, its change feed",
+    f"{ROOT}/emulator/local/": "local host",
     f"{ROOT}/shared/": "engine (shared)",
     f"{ROOT}/functions/": "triggers and handlers (functions)",
     "/logging/": "logging",

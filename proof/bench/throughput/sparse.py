@@ -13,10 +13,10 @@ from statistics import quantiles
 
 from azure.servicebus import ServiceBusClient
 
+from local.testing.patience import wait_until
 from proof.bench.load import make_status, to_sdk_message
 from proof.bench.throughput.consuming import RUN_SECONDS_MAX, Consumption
 from proof.testbed.command import RunFailed
-from proof.testbed.patience import wait_until
 
 LOOK_SECONDS = 0.01
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from local.testing.cloud import CloudProcess
 from proof.demo.sagas.checker import SagaJournals
 from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued, read_work
-from proof.testbed.cloud import CloudProcess, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.command import exit_status, parse_positive, run_program
 from proof.testbed.faults import region_down
 from proof.testbed.sampling import CloudSample, take_sample

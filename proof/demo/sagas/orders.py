@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+from local.testing.control import request_json
+from local.testing.patience import wait_until
 from proof.testbed.command import RunFailed
-from proof.testbed.control import request_json
-from proof.testbed.patience import wait_until
 
 PRODUCTS = [f"product-{n:02d}" for n in range(20)]
 CUSTOMERS = [f"customer-{n:02d}" for n in range(25)]

@@ -13,9 +13,9 @@ from durabletask.internal import orchestrator_service_pb2 as pb
 from durabletask.internal import orchestrator_service_pb2_grpc as stubs
 from google.protobuf.json_format import MessageToJson  # type: ignore[import-untyped]
 
+from local.testing.patience import until
 from shared.domain.saga.plan import instance_of
 from tests.e2e.stack import SagaStack, running_sagas
-from tests.patience import until
 
 HISTORIES = Path(__file__).parent / "saga_histories"
 LINES = [{"product": "p", "quantity": 10}, {"product": "q", "quantity": 1}]

@@ -44,8 +44,9 @@ def test_it_is_found_on_the_path(machine: Machine, name: str, version: str) -> N
     assert said[1:] == [
         "setup: installing 2 pinned packages into .venv, which takes a few minutes the first time"
     ]
-    pip, classes = machine.log
+    pip, emulator, classes = machine.log
     assert pip.endswith(" -r .ci/requirements-dev.txt -qq")
+    assert emulator.endswith(" -c requirements.txt -c .ci/constraints.txt -e emulator -qq")
     assert classes == "python -m spark.class_archive"
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.setup_machine import Machine, make_machine
 
 ONLY_FOR_TESTS = ("chromium", "curl", "npm")
-INSTALLS = "python -m tests.wire.packages"
+INSTALLS = "python emulator/tests/wire/packages.py"
 
 
 @pytest.fixture

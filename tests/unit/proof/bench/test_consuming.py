@@ -2,10 +2,10 @@
 
 import pytest
 
+from local.testing.patience import wait_until
 from proof.bench.systems import EMPTY
 from proof.bench.throughput.consuming import Consumption, Shape, with_host
 from proof.bench.throughput.profile import read_samples, running_sampled
-from proof.testbed.patience import wait_until
 
 pytestmark = pytest.mark.e2e
 

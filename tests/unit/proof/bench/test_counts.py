@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from functions.handlers.tracking import FlightStatus
+from local.testing.control import Tallies
 from proof.bench.counts.__main__ import (
     WHOLE_WAY_AIMS,
     Aim,
@@ -19,7 +20,6 @@ from proof.bench.counts.waves import (
 )
 from proof.bench.edges.__main__ import count_requests
 from proof.bench.load import BODY_BYTES, make_statuses
-from proof.testbed.control import Tallies
 
 NOTHING: Tallies = {}
 

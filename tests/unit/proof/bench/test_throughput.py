@@ -4,13 +4,13 @@ import os
 
 import pytest
 
+from local.testing.children import read_cpu_seconds
+from local.testing.patience import Patience
 from proof.bench.systems import ROOT
 from proof.bench.throughput.__main__ import compute_ratio, format_table
 from proof.bench.throughput.consuming import Rate, Shape
 from proof.bench.throughput.profile import build_profile
 from proof.bench.throughput.sparse import summarize_lateness
-from proof.testbed.children import read_cpu_seconds
-from proof.testbed.patience import Patience
 
 
 def rate(per_second: float) -> Rate:

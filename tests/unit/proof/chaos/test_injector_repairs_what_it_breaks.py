@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from local.testing.control import ControlRefused
 from proof.chaos import injector as module
 from proof.chaos.injector import FaultInjector
 from proof.chaos.plan import OutageKind, PlannedFault
 from proof.chaos.progress import RunLog
 from proof.chaos.records import Record, read_lines
-from proof.testbed.control import ControlRefused
 
 SECONDS = 0.05
 

@@ -6,18 +6,17 @@ from typing import Any, cast
 
 import pytest
 
+from local.testing.children import ChildFailed
+from local.testing.patience import wait_until
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.processes import SenderProcess
-from proof.testbed.children import ChildFailed
-from proof.testbed.patience import wait_until
 
-NOWHERE: Any = SimpleNamespace(
-    control=SimpleNamespace(url="http://127.0.0.1:9"), queue="lockstep", app_settings=dict
-)
+NOWHERE: Any = SimpleNamespace(control=SimpleNamespace(url="http://127.0.0.1:9"), queue="lockstep")
 
 
 @pytest.fixture
-def sender(tmp_path: Path) -> SenderProcess:
+def sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SenderProcess:
+    monkeypatch.setattr("proof.chaos.processes.app_settings", lambda _: {})
     options = cast(ChaosOptions, SimpleNamespace(rate=1.0))
     return SenderProcess(NOWHERE, options, RunFiles(tmp_path))
 

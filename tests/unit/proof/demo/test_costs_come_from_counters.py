@@ -1,7 +1,7 @@
 """Costs are what the counters say happened between two looks at them."""
 
+from local.testing.control import Counters
 from proof.demo.result import compute_costs
-from proof.testbed.control import Counters
 
 
 def counted(batches: int, conflicts: int, abandons: int) -> Counters:

@@ -1,0 +1,185 @@
+"""A client that speaks AMQP frame by frame, as other SDKs do than those that run here."""
+
+import socket
+import struct
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from hmac import digest
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus
+
+from proton import Data, Described, Message, symbol, uint, ulong
+
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
+from wire.service_bus import SECONDS_MAX, Bus
+
+AMQP, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
+DISPOSITION, DETACH, END, CLOSE = 0x15, 0x16, 0x17, 0x18
+SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
+SOURCE, TARGET, COORDINATOR = 0x28, 0x29, 0x30
+ACCEPTED, REJECTED, MODIFIED = 0x24, 0x25, 0x27
+SENDER, RECEIVER = False, True
+BATCH = 0x80013700
+
+
+class Frame(NamedTuple):
+    """A performative, its fields as far as they are given, and the bytes behind it."""
+
+    code: int
+    fields: list[Any]
+    payload: bytes
+    channel: int
+
+
+def encode(value: Any) -> bytes:
+    data = Data()
+    data.put_object(value)
+    return bytes(data.encode())
+
+
+def described(code: int, *fields: Any) -> Described:
+    return Described(ulong(code), list(fields))
+
+
+def sign(audience: str) -> str:
+    """A token as the documentation says to make it."""
+    resource, expiry = quote_plus(audience), str(int(time.time()) + 600)
+    signature = b64encode(digest(KEY.encode(), f"{resource}\n{expiry}".encode(), sha256)).decode()
+    signed = f"sr={resource}&sig={quote_plus(signature)}&se={expiry}&skn={KEY_NAME}"
+    return f"SharedAccessSignature {signed}"
+
+
+class RawClient:
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._received = b""
+        self._handles = iter(range(100))
+        self.delivery_id = 0
+
+    def write(self, code: int, *fields: Any, payload: bytes = b"", kind: int = 0) -> None:
+        self.write_body(encode(described(code, *fields)) + payload, kind=kind)
+
+    def write_body(self, body: bytes, *, kind: int = 0) -> None:
+        """Send what is encoded already, as one frame."""
+        self.socket.sendall(struct.pack(">IBBH", 8 + len(body), 2, kind, 0) + body)
+
+    def read_bytes(self, count: int) -> bytes:
+        while len(self._received) < count:
+            more = self.socket.recv(65_536)
+            if not more:
+                raise EOFError(self._received)
+            self._received += more
+        taken, self._received = self._received[:count], self._received[count:]
+        return taken
+
+    def read(self) -> Frame:
+        """The next frame that is not empty."""
+        body, channel = self.read_body()
+        data = Data()
+        used = data.decode(body)
+        data.rewind()
+        data.next()
+        performative: Any = data.get_object()
+        return Frame(performative.descriptor, performative.value, body[used:], channel)
+
+    def read_body(self) -> tuple[bytes, int]:
+        """What the next frame that is not empty holds, as it is encoded, and its channel."""
+        body = b""
+        while not body:
+            size, offset, _, channel = struct.unpack(">IBBH", self.read_bytes(8))
+            self.read_bytes(4 * offset - 8)
+            body = self.read_bytes(size - 4 * offset)
+        return body, channel
+
+    def expect(self, code: int) -> Frame:
+        """The next frame of this kind; others are passed over, but for the end of the road."""
+        while (frame := self.read()).code != code:
+            assert frame.code not in (END, CLOSE), frame
+        return frame
+
+    def authenticate(self, mechanism: str, response: bytes | None = None) -> int:
+        """The code of the outcome."""
+        self.socket.sendall(SASL)
+        assert self.read_bytes(8) == SASL
+        self.expect(SASL_MECHANISMS)
+        self.write(SASL_INIT, symbol(mechanism), response, kind=1)
+        return int(self.expect(SASL_OUTCOME).fields[0])
+
+    def open(self) -> None:
+        """The protocol, the connection, and one session on channel 0."""
+        self.socket.sendall(AMQP)
+        self.write(OPEN, "raw", "localhost", uint(65_536))
+        self.write(BEGIN, None, uint(0), uint(5000), uint(5000))
+        assert self.read_bytes(8) == AMQP
+        self.expect(BEGIN)
+
+    def attach(self, role: bool, address: str, **more: Any) -> int:
+        """Attach, and return the link's handle, whatever the answer is."""
+        handle = next(self._handles)
+        ends = (more.get("source", described(SOURCE, address)), described(TARGET, address))
+        if role is SENDER:
+            ends = (described(SOURCE, f"client-{handle}"), more.get("target", ends[1]))
+        name = f"link-{handle}"
+        count = uint(0) if role is SENDER else None
+        settle_modes = (None, None)
+        self.write(ATTACH, name, uint(handle), role, *settle_modes, *ends, None, None, count)
+        return handle
+
+    def give_credit(self, handle: int, credit: int = 10) -> None:
+        windows = (uint(0), uint(5000), uint(self.delivery_id), uint(5000))
+        self.write(FLOW, *windows, uint(handle), uint(0), uint(credit))
+
+    def transfer(self, handle: int, payload: bytes, **more: Any) -> int:
+        """Send, not settled; returns the delivery-id."""
+        delivery_id = more.get("delivery_id", self.delivery_id)
+        tag, kind = str(delivery_id).encode(), uint(more.get("kind", 0))
+        self.write(
+            TRANSFER, uint(handle), uint(delivery_id), tag, kind, False, False, payload=payload
+        )
+        self.delivery_id = max(self.delivery_id, delivery_id) + 1
+        return int(delivery_id)
+
+    def outcome(self) -> tuple[int, Any]:
+        """The delivery-id, and the state, of the next disposition."""
+        fields = self.expect(DISPOSITION).fields
+        return fields[1], fields[4]
+
+    def put_token(self, path: str) -> Any:
+        """Authorize for a path; the answer."""
+        requests, responses = self.attach(SENDER, "$cbs"), self.attach(RECEIVER, "$cbs")
+        self.give_credit(responses)
+        request = Message(
+            id="token",
+            reply_to="$cbs",
+            body=sign(f"sb://localhost/{path}"),
+            properties={"operation": "put-token", "type": "servicebus.windows.net:sastoken"},
+        )
+        self.transfer(requests, bytes(request.encode()))
+        return self.response()
+
+    def response(self) -> Any:
+        message = Message()
+        message.decode(self.expect(TRANSFER).payload)
+        return message
+
+
+@contextmanager
+def raw_client(bus: Bus) -> Iterator[RawClient]:
+    """Connected, and nothing said yet."""
+    address = (bus.namespace.host, bus.namespace.port)
+    with socket.create_connection(address, timeout=SECONDS_MAX) as connected:
+        yield RawClient(connected)
+
+
+@contextmanager
+def opened_client(bus: Bus, path: str, mechanism: str = "MSSBCBS") -> Iterator[RawClient]:
+    """With a session, and authorized for a path: the way of the .NET SDK."""
+    with raw_client(bus) as client:
+        assert client.authenticate(mechanism) == 0
+        client.open()
+        assert client.put_token(path).properties["status-code"] == 202
+        yield client

@@ -1,0 +1,240 @@
+"""What the .NET SDK sends and expects, frame by frame: it does not run here."""
+
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusSubQueue
+from proton import UNDESCRIBED, Message, symbol, timestamp
+
+from local.servicebus.nodes.authorization import KEY, KEY_NAME
+from wire import raw_amqp
+from wire.raw_amqp import RECEIVER, SENDER, RawClient, described, opened_client, raw_client
+from wire.service_bus import Bus, receive_one, running_bus
+
+pytestmark = pytest.mark.wire
+QUEUE, SESSIONS = "parcels", "flights"
+
+
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    with running_bus() as running:
+        yield running
+
+
+def manage(client: RawClient, path: str, operation: str, body: dict[str, Any]) -> Any:
+    """Ask the management node as the .NET SDK does; the answer, a `Message`."""
+    requests = client.attach(SENDER, f"/{path}/$management")
+    responses = client.attach(RECEIVER, f"/{path}/$management")
+    client.give_credit(responses)
+    request = Message(
+        id="request",
+        reply_to=f"/{path}/$management",
+        body=body,
+        properties={"operation": f"com.microsoft:{operation}"},
+    )
+    client.transfer(requests, bytes(request.encode()))
+    return client.response()
+
+
+def test_mssbcbs_without_an_initial_response_is_enough_to_connect(bus: Bus) -> None:
+    with opened_client(bus, QUEUE, "MSSBCBS") as client:
+        client.attach(SENDER, QUEUE)
+
+        assert client.expect(raw_amqp.ATTACH).fields[6].value[0] == QUEUE
+
+
+def test_plain_with_the_key_needs_no_token(bus: Bus) -> None:
+    with raw_client(bus) as client:
+        assert client.authenticate("PLAIN", f"\0{KEY_NAME}\0{KEY}".encode()) == 0
+        client.open()
+        handle = client.attach(SENDER, QUEUE)
+        client.expect(raw_amqp.FLOW)
+        client.transfer(handle, bytes(Message(body="x").encode()))
+
+        assert client.outcome()[1].descriptor == raw_amqp.ACCEPTED
+    assert bus.namespace.depth(QUEUE)["active"] == 1
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "response"),
+    [("PLAIN", f"\0{KEY_NAME}\0guessed".encode()), ("PLAIN", b""), ("SCRAM-SHA-256", b"n,,")],
+)
+def test_a_wrong_key_or_an_unknown_mechanism_is_no_way_in(
+    bus: Bus, mechanism: str, response: bytes
+) -> None:
+    with raw_client(bus) as client:
+        assert client.authenticate(mechanism, response) == 1
+        with pytest.raises(EOFError):
+            client.read()
+
+
+def test_an_address_may_begin_with_a_slash(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        handle = client.attach(SENDER, f"/{QUEUE}")
+        client.expect(raw_amqp.FLOW)
+        client.transfer(handle, bytes(Message(body="x").encode()))
+
+        assert client.outcome()[1].descriptor == raw_amqp.ACCEPTED
+    assert bus.namespace.depth(QUEUE)["active"] == 1
+
+
+def test_arrays_of_management_are_plain(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        message = bytes(Message(id="m", body="x").encode())
+        answer = manage(client, QUEUE, "schedule-message", {"messages": [{"message": message}]})
+
+        numbers = answer.body["sequence-numbers"]
+    assert (numbers.descriptor, numbers.elements) == (UNDESCRIBED, (1,))
+
+
+def test_the_times_of_renewed_locks_are_a_plain_array(bus: Bus) -> None:
+    bus.send(QUEUE, "x")
+    with bus.receiver(QUEUE) as receiver, opened_client(bus, QUEUE) as client:
+        token = receive_one(receiver).lock_token
+        answer = manage(client, QUEUE, "renew-lock", {"lock-tokens": [token]})
+
+        (until,) = answer.body["expirations"].elements
+    assert answer.body["expirations"].descriptor == UNDESCRIBED
+    assert isinstance(until, timestamp)
+
+
+def test_the_names_of_sessions_are_a_plain_array(bus: Bus) -> None:
+    bus.send(SESSIONS, "x", session="N101")
+    end_of_time = timestamp(253_402_300_799_000)
+    with opened_client(bus, SESSIONS) as client:
+        body = {"last-updated-time": end_of_time, "skip": 0, "top": 10}
+        names = manage(client, SESSIONS, "get-message-sessions", body).body["sessions-ids"]
+
+    assert (names.descriptor, names.elements) == (UNDESCRIBED, ("N101",))
+
+
+def test_the_condition_of_a_refusal_is_a_symbol(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        answer = manage(client, QUEUE, "cancel-scheduled-message", {"sequence-numbers": [7]})
+
+    condition = answer.properties["errorCondition"]
+    assert condition == "com.microsoft:message-not-found"
+    assert isinstance(condition, symbol)
+
+
+PROPERTIES = {"attempt": 3, "who": "weather"}
+
+
+def check_dead_letter(bus: Bus) -> None:
+    """Why it is dead is told, and the properties are there beside its own."""
+    with bus.client.get_queue_receiver(
+        QUEUE, sub_queue=ServiceBusSubQueue.DEAD_LETTER, max_wait_time=60
+    ) as receiver:
+        dead = receive_one(receiver)
+        receiver.complete_message(dead)
+    assert (dead.dead_letter_reason, dead.dead_letter_error_description) == ("bad", "no wind")
+    given = dict(dead.application_properties or {})
+    assert (given[b"attempt"], given[b"who"], given[b"own"]) == (3, b"weather", b"kept")
+
+
+def send_with_a_property(client: RawClient) -> None:
+    handle = client.attach(SENDER, QUEUE)
+    client.expect(raw_amqp.FLOW)
+    message = Message(id="m", body=b"x", properties={"own": "kept", "attempt": 1})
+    client.transfer(handle, bytes(message.encode()))
+    client.outcome()
+
+
+def test_properties_given_with_a_dead_letter_over_the_link_are_kept(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        send_with_a_property(client)
+        receiving = client.attach(RECEIVER, QUEUE)
+        client.give_credit(receiving)
+        delivery_id = client.expect(raw_amqp.TRANSFER).fields[1]
+        info = {"DeadLetterReason": "bad", "DeadLetterErrorDescription": "no wind", **PROPERTIES}
+        error = described(
+            0x1D,
+            symbol("com.microsoft:dead-letter"),
+            None,
+            {symbol(key): value for key, value in info.items()},
+        )
+        state = described(raw_amqp.REJECTED, error)
+        client.write(raw_amqp.DISPOSITION, RECEIVER, delivery_id, None, False, state)
+        client.outcome()
+
+    check_dead_letter(bus)
+
+
+def test_properties_given_with_a_dead_letter_by_management_are_kept(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client, bus.receiver(QUEUE) as receiver:
+        send_with_a_property(client)
+        body = {
+            "disposition-status": "suspended",
+            "lock-tokens": [receive_one(receiver).lock_token],
+            "deadletter-reason": "bad",
+            "deadletter-description": "no wind",
+            "properties-to-modify": PROPERTIES,
+        }
+
+        assert manage(client, QUEUE, "update-disposition", body).properties["statusCode"] == 200
+
+    check_dead_letter(bus)
+
+
+def test_properties_given_with_an_abandon_are_there_when_it_comes_again(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        send_with_a_property(client)
+        receiving = client.attach(RECEIVER, QUEUE)
+        client.give_credit(receiving)
+        first = client.expect(raw_amqp.TRANSFER)
+        changes = {symbol(key): value for key, value in PROPERTIES.items()}
+        state = described(raw_amqp.MODIFIED, True, False, changes)
+        client.write(raw_amqp.DISPOSITION, RECEIVER, first.fields[1], None, False, state)
+        again = client.response()
+
+    assert again.properties == {"own": "kept", **PROPERTIES}
+    assert again.delivery_count == 1
+
+
+def test_a_property_that_is_a_map_is_refused_and_the_message_stays(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client, bus.receiver(QUEUE) as receiver:
+        send_with_a_property(client)
+        held = receive_one(receiver)
+        body = {
+            "disposition-status": "abandoned",
+            "lock-tokens": [held.lock_token],
+            "properties-to-modify": {"nested": {"a": 1}},
+        }
+        answer = manage(client, QUEUE, "update-disposition", body)
+        receiver.complete_message(held)
+
+    assert answer.properties["statusCode"] == 400
+    assert "'nested'" in answer.properties["statusDescription"]
+
+
+def test_the_token_for_an_unknown_entity_is_refused_as_not_found(bus: Bus) -> None:
+    with raw_client(bus) as client:
+        assert client.authenticate("MSSBCBS") == 0
+        client.open()
+        answer: Any = client.put_token("nowhere")
+
+    assert answer.properties["status-code"] == 404
+    assert "'nowhere' could not be found" in answer.properties["status-description"]
+
+
+def test_a_transaction_is_refused_by_name(bus: Bus) -> None:
+    with opened_client(bus, QUEUE) as client:
+        coordinator = described(raw_amqp.COORDINATOR, [symbol("amqp:local-transactions")])
+        client.attach(SENDER, "", target=coordinator)
+        error = client.expect(raw_amqp.DETACH).fields[2].value
+
+    assert error[:2] == ["amqp:not-implemented", "Transactions are not honoured"]
+
+
+def test_websockets_are_refused_by_name(bus: Bus) -> None:
+    connection = HTTPConnection(bus.namespace.host, bus.namespace.port, timeout=60)
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    connection.request("GET", "/$servicebus/websocket", headers=headers)
+    answer = connection.getresponse()
+    said = answer.read().decode()
+    connection.close()
+
+    assert answer.status == 501
+    assert "no WebSockets" in said
