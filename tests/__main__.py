@@ -177,9 +177,9 @@ def run_tests(step: Step, words: Sequence[str]) -> tuple[int, str, tuple[str, ..
     """Run pytest, and what only wanted time or a port once more by itself."""
     with tempfile.TemporaryDirectory(prefix="lockstep-tests-") as folder:
         failures = Path(folder) / "failures.json"
-        # Named, the two are in force for tests of the emulator alone as well.
-        pytest = (PYTHON, "-m", "pytest", "-c", "pyproject.toml", "-p", "tests.plugin")
-        pytest += ("--failures", str(failures))
+        # Named, configuration and plugin are in force for tests of the emulator alone as well.
+        ours = ("-c", "pyproject.toml", "-p", "tests.plugin", "--failures", str(failures))
+        pytest = (PYTHON, "-m", "pytest", *ours)
         status, said = run(step, (*pytest, *words))
         failed = json.loads(failures.read_text("utf-8")) if failures.exists() else {}
         again = tuple(failed)

@@ -1,11 +1,11 @@
-"""What turns docs/ and README.md into a site: hooks of MkDocs, which `make docs` runs.
+"""What turns docs/, README.md and the pages of emulator/ into a site: hooks of MkDocs.
 
 The pages are written to be read in the checkout, so they link to files that no site has. Such a
 link becomes its text, once the file was seen to exist; links between pages are MkDocs' to check.
 """
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -14,43 +14,51 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+EMULATOR = ROOT / "emulator"
+# Pages that stand elsewhere in the checkout, and where they are on the site.
+ADDED = {
+    ROOT / "README.md": "index.md",
+    EMULATOR / "README.md": "emulator/index.md",
+    **{path: f"emulator/{path.name}" for path in sorted((EMULATOR / "docs").glob("*.md"))},
+}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add README.md as the first page."""
-    text = rewrite_links((ROOT / "README.md").read_text("utf-8"), ROOT)
-    files.append(File.generated(config, "index.md", content=text))
+    """Add the pages that stand elsewhere."""
+    for path, place in ADDED.items():
+        text = rewrite_links(path.read_text("utf-8"), path)
+        files.append(File.generated(config, place, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Take links out of a page that leave docs/."""
-    if page.file.src_uri == "index.md":
-        return markdown
-    return rewrite_links(markdown, (DOCS / page.file.src_uri).parent)
+    """Take links out of a page that leave the site."""
+    place = page.file.src_uri
+    return markdown if place in ADDED.values() else rewrite_links(markdown, DOCS / place)
 
 
-def rewrite_links(markdown: str, folder: Path) -> str:
-    """Links of a file in `folder` as a page of the site has them; raises PluginError."""
+def rewrite_links(markdown: str, source: Path) -> str:
+    """Links of a file as its page on the site has them; raises PluginError."""
 
     def rewrite(found: re.Match[str]) -> str:
-        mark, text, target, place = found[1], found[2], found[3], found[4] or ""
+        mark, text, target, anchor = found[1], found[2], found[3], found[4] or ""
         if "://" in target or target.startswith("mailto:"):
             return found[0]
-        path = (folder / target).resolve()
+        path = (source.parent / target).resolve()
         if not path.exists():
-            raise PluginError(f"{folder}: the link to {target} leads nowhere")
-        if path == ROOT / "README.md":
-            return f"{mark}[{text}]({'../' if folder != DOCS else ''}index.md{place})"
-        if DOCS not in path.parents:
+            raise PluginError(f"{source}: the link to {target} leads nowhere")
+        place = find_place(path)
+        if place is None:
             return text
-        return f"{mark}[{text}]({relative(path, folder)}{place})"
+        folder = PurePosixPath(find_place(source) or "").parent
+        return f"{mark}[{text}]({PurePosixPath(place).relative_to(folder, walk_up=True)}{anchor})"
 
     return LINK.sub(rewrite, markdown)
 
 
-def relative(path: Path, folder: Path) -> str:
-    """A page or picture as seen from a page in `folder`; README.md stands in docs/."""
-    base = DOCS if folder == ROOT else folder
-    return path.relative_to(base, walk_up=True).as_posix()
+def find_place(path: Path) -> str | None:
+    """Where a file is on the site, if it is there."""
+    if DOCS in path.parents:
+        return path.relative_to(DOCS).as_posix()
+    return ADDED.get(path)

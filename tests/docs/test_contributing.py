@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from functions.app import find_handlers
-from local.cosmos.sql.functions import FUNCTIONS
 from shared.settings import Settings
 from tests.docs.pages import ROOT, coded, page
 from tests.infra.parity import deployment, local_config
@@ -20,8 +19,7 @@ HANDLERS = ROOT / "functions/handlers"
 MODULES = sorted(path.stem for path in HANDLERS.glob("*.py") if path.stem != "__init__")
 # Types that the engine registers for every saga; no module of handlers holds them.
 ENGINE_TYPES = {"saga.event", "saga.end"}
-QUERY_TESTS = [ROOT / f"tests/wire/test_cosmos_{name}.py" for name in ("query", "functions")]
-FREE_TO_NAME_REGIONS = ("tests", "docs", "proof/demo", "spark/samples", "dist")
+FREE_TO_NAME_REGIONS = ("tests", "docs", "emulator", "proof/demo", "spark/samples", "dist")
 
 
 def test_the_table_of_handlers_is_what_the_app_registers() -> None:
@@ -113,11 +111,6 @@ def test_every_region_is_named_in_every_place() -> None:
     assert regions <= set(config["Hosts"]["Values"]["LOCKSTEP_COSMOS_LOCATIONS"].split(","))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_query_function_is_called_through_the_sdk(name: str) -> None:
-    assert any(f"{name}(" in path.read_text() for path in QUERY_TESTS)
-
-
 def sources() -> list[Path]:
     """The files of the checkout in which code or configuration could name regions."""
     hidden = tuple(path for path in ROOT.glob(".*") if path.is_dir())
@@ -140,12 +133,12 @@ def test_every_file_that_names_two_regions_is_on_the_page_with_the_reason() -> N
 
 
 def test_every_folder_and_every_package_of_the_engine_is_on_the_page() -> None:
-    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} | {"docs", "infra"}
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     engine = {path.parent.name for path in (ROOT / "shared/engine").glob("*/__init__.py")}
     (picture, *_) = PAGE.programs("mermaid")
 
     named = {name.partition("/")[0] for name in PAGE.table("folder").names()}
-    assert folders - named == set()
+    assert packages | {"docs", "emulator", "infra"} <= named
     assert engine
     assert [name for name in engine if f"{name}/" not in picture] == []
 

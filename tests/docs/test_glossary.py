@@ -9,7 +9,8 @@ import pytest
 
 from tests.docs.pages import ROOT, page
 
-FOLDERS = ("functions", "shared", "spark", "cli", "emulator", "proof")
+OF_THE_EMULATOR = ("emulator/local", "emulator/bench", "emulator/conformance")
+FOLDERS = ("functions", "shared", "spark", "cli", "proof", *OF_THE_EMULATOR)
 # Names that a library or a user's business gives, each with the reason.
 ALLOWED = {
     "paid": "the sample business of orders charges accounts",

@@ -14,6 +14,7 @@ PAGES = [page(str(path.relative_to(ROOT))) for path in PATHS]
 # The changelog also names what there is no longer.
 CURRENT = [one for one in PAGES if one.path.name != "CHANGELOG.md"]
 # Folders that begin with a dot are where runs leave what they made, if there was one.
+TESTS = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "emulator/tests").rglob("test_*.py")]
 FOLDERS = "|".join(p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
@@ -67,8 +68,8 @@ def functions_in(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("one", CURRENT, ids=name_of)
 def test_every_test_that_a_page_names_exists(one: Page) -> None:
-    there = {name for path in (ROOT / "tests").rglob("test_*.py") for name in functions_in(path)}
-    in_files = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", one.text)
+    there = {name for path in TESTS for name in functions_in(path)}
+    in_files = re.findall(r"`((?:emulator/)?tests/[\w/]+\.py)::(test_\w+)`", one.text)
 
     assert {name for name in re.findall(r"`(test_\w+)`", one.text) if name not in there} == set()
     assert [(path, name) for path, name in in_files if name not in functions_in(ROOT / path)] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.hooks import ROOT, rewrite_links
+from docs.site.hooks import ADDED, ROOT, rewrite_links
 from local.testing.patience import run_patiently
 
 
@@ -20,16 +20,20 @@ def test_the_site_is_built_and_no_link_leads_nowhere(tmp_path: Path) -> None:
         page.relative_to(ROOT / "docs").with_suffix(".html")
         for page in (ROOT / "docs").rglob("*.md")
     }
+    pages |= {Path(place).with_suffix(".html") for place in ADDED.values()}
     missing = [str(page) for page in pages if not (tmp_path / page).exists()]
     assert [one for one in missing if one != "adr/README.html"] == []
     assert "Lockstep is an Azure Functions application" in (tmp_path / "index.html").read_text()
 
 
-def test_links_out_of_the_pages_become_text() -> None:
+def test_links_between_pages_follow_them_and_links_out_of_them_become_text() -> None:
     docs = ROOT / "docs"
 
-    assert rewrite_links("see [the README](../README.md#x)", docs) == "see [the README](index.md#x)"
-    assert rewrite_links("by [code](../functions/page/page.py)", docs) == "by code"
-    assert rewrite_links("in [the runbook](docs/runbook.md#y)", ROOT) == (
-        "in [the runbook](runbook.md#y)"
-    )
+    def links(text: str, source: Path = docs / "cli.md") -> str:
+        return rewrite_links(text, source)
+
+    assert links("see [the README](../README.md#x)") == "see [the README](index.md#x)"
+    assert links("by [code](../functions/page/page.py)") == "by code"
+    assert links("[at](docs/runbook.md#y)", ROOT / "README.md") == "[at](runbook.md#y)"
+    assert links("[on](../emulator/docs/control.md)") == "[on](emulator/control.md)"
+    assert links("[up](docs/control.md)", ROOT / "emulator/README.md") == "[up](control.md)"

@@ -1,7 +1,7 @@
 """Finished sagas leave their region's task hub, over durabletask's own client."""
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +16,7 @@ from local.durable.backend import DurableBackend
 pytestmark = pytest.mark.wire
 
 
-def saga(context: OrchestrationContext, is_done: bool) -> Generator[Any, Any]:
+def saga(context: OrchestrationContext, is_done: bool) -> Any:
     """An orchestration that is done at once, or waits for ever."""
     if not is_done:
         yield context.wait_for_external_event("paid")
@@ -38,7 +38,7 @@ async def test_what_is_finished_and_old_goes_and_what_runs_stays(
         TaskHubGrpcClient(host_address=backend.address) as client,
     ):
         worker.add_orchestrator(saga)
-        worker.start()
+        worker.start()  # type: ignore[no-untyped-call]
         done = client.schedule_new_orchestration(saga, input=True)
         assert client.wait_for_orchestration_completion(done, timeout=60) is not None
         running = client.schedule_new_orchestration(saga, input=False)

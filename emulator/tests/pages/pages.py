@@ -4,27 +4,10 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>file|terminal): (?P<name>\S+) -->\n)?"
-    r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
+BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)
-# A place of a page that answers lead to.
-PLACE = re.compile('<a id="([^"]+)"></a>')
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A fenced block. A comment above it may mark it as a file, or as lines for a terminal."""
-
-    language: str
-    text: str
-    mark: str | None
-    name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +26,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Page:
-    """A page, or a section of it."""
+    """A page of the distribution."""
 
     path: Path
     text: str
-
-    def section(self, title: str) -> "Page":
-        """What stands under a heading, up to the next heading that is not below it."""
-        (found,) = [one for one in self._headings if one[2] == title]
-        ends = [one.start() for one in self._headings if one.start() > found.start()]
-        levels = [len(one[1]) for one in self._headings if one.start() > found.start()]
-        end = next((e for e, n in zip(ends, levels, strict=True) if n <= len(found[1])), None)
-        return Page(self.path, self.text[found.end() : end])
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -67,20 +42,8 @@ class Page:
         (found,) = [one for one in self.tables if one.head[0] == head]
         return found
 
-    @cached_property
-    def blocks(self) -> list[Block]:
-        found = BLOCK.finditer(self.text)
-        return [Block(one["language"], one["text"], one["mark"], one["name"]) for one in found]
-
     def programs(self, language: str = "python") -> list[str]:
-        return [block.text for block in self.blocks if block.language == language]
-
-    def run(self) -> dict[str, Any]:
-        """Run the Python blocks, one after another, as one module; returns what they define."""
-        names: dict[str, Any] = {"__name__": "page"}
-        for program in self.programs():
-            exec(compile(program, str(self.path), "exec"), names)
-        return names
+        return [one["text"] for one in BLOCK.finditer(self.text) if one["language"] == language]
 
     @cached_property
     def without_blocks(self) -> str:
@@ -93,20 +56,13 @@ class Page:
 
     @cached_property
     def anchors(self) -> list[str]:
-        """What a link to the page may lead to: its headings, and the places that are named."""
-        titles = [one[2].lower() for one in self._headings]
-        slugs = [re.sub(r"[^\w -]", "", one).replace(" ", "-") for one in titles]
-        return slugs + PLACE.findall(self.text)
-
-    @cached_property
-    def _headings(self) -> list[re.Match[str]]:
-        inside = [range(*block.span()) for block in BLOCK.finditer(self.text)]
-        found = HEADING.finditer(self.text)
-        return [one for one in found if not any(one.start() in span for span in inside)]
+        """What a link to the page may lead to: its headings."""
+        titles = [one[2].lower() for one in HEADING.finditer(self.without_blocks)]
+        return [re.sub(r"[^\w -]", "", one).replace(" ", "-") for one in titles]
 
 
 def page(name: str) -> Page:
-    """A page by its path in the checkout."""
+    """A page by its path in the distribution."""
     return Page(ROOT / name, (ROOT / name).read_text("utf-8"))
 
 
@@ -122,4 +78,4 @@ def names_in(cell: str) -> list[str]:
 
 def cells_of(line: str) -> list[str]:
     cells = re.split(r"(?<!\\)\|", line.strip()[1:-1])
-    return [PLACE.sub("", cell).strip() for cell in cells]
+    return [cell.strip() for cell in cells]

@@ -1,4 +1,4 @@
-"""docs/local.md names what Azure on one machine honours: all of it, and nothing else."""
+"""The pages name what is honoured: all of it, and nothing else."""
 
 import argparse
 import json
@@ -58,10 +58,10 @@ from local.servicebus.nodes.management import ManagementNode
 from pages.pages import ROOT, coded, page
 from pages.sources import first_texts, numbers_given_as, texts_given_to, texts_of
 
-PAGE = page("docs/local.md")
-RUN, CONTROL = PAGE.section("Run it"), PAGE.section("Control endpoint")
-BUS, COSMOS = PAGE.section("Service Bus"), PAGE.section("Cosmos DB")
-HOST, DURABLE = PAGE.section("Functions host"), PAGE.section("Durable Functions")
+RUN, CONTROL = page("docs/running.md"), page("docs/control.md")
+BUS, COSMOS = page("docs/service-bus.md"), page("docs/cosmos-db.md")
+HOST, DURABLE = page("docs/functions-host.md"), page("docs/durable.md")
+QUERY_TESTS = [ROOT / f"tests/wire/test_cosmos_{name}.py" for name in ("query", "functions")]
 OPERATORS = ("COMPARISON", "ADDITIVE", "MULTIPLICATIVE")
 ITEMS, ITEM = "/dbs/d/colls/c/docs", "/dbs/d/colls/c/docs/i"
 
@@ -396,3 +396,8 @@ def test_every_operation_of_a_hub_that_is_named_is_one() -> None:
 
     assert DURABLE.table("operation of a hub").names() <= known
     assert f"{durable.COMPONENT}.REGION" in DURABLE.words
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_query_function_is_called_through_the_sdk(name: str) -> None:
+    assert any(f"{name}(" in path.read_text() for path in QUERY_TESTS)
