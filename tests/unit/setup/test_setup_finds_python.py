@@ -46,7 +46,7 @@ def test_it_is_found_on_the_path(machine: Machine, name: str, version: str) -> N
     ]
     pip, emulator, classes = machine.log
     assert pip.endswith(" -r .ci/requirements-dev.txt -qq")
-    assert emulator.endswith(" -c requirements.txt -c .ci/constraints.txt -e emulator -qq")
+    assert emulator.endswith(" --no-deps --no-build-isolation -e emulator -qq")
     assert classes == "python -m spark.class_archive"
 
 
