@@ -1,7 +1,7 @@
 """`python -m conformance`: Microsoft's own live tests of its Python SDKs, against `local`.
 
 The source distributions of azure-cosmos and azure-servicebus, in the versions that are installed,
-come from the package index, and are kept for the next run in ~/.cache/lockstep-conformance. Their
+come from the package index, and are kept for the next run in ~/.cache/tworegions-conformance. Their
 tests run as they are; preparers and configuration are ours. A test passes, is refused by name (what
 `local` does not offer says so), is not applicable (conformance/not_applicable.toml has the list,
 with reasons), or fails. Exit status: 0 nothing failed, 1 something did, 2 the tests could not be

@@ -20,7 +20,7 @@ def locate_archive(suite: Suite) -> Path:
     """Return where the source distribution is kept on this machine, once it was fetched."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     name = suite.distribution.replace("-", "_")
-    return home / "lockstep-conformance" / f"{name}-{suite.version}.tar.gz"
+    return home / "tworegions-conformance" / f"{name}-{suite.version}.tar.gz"
 
 
 def fetch_archive(suite: Suite) -> Path:

@@ -228,7 +228,7 @@ def log_directory(arguments: argparse.Namespace) -> Iterator[Path]:
     if arguments.logs or arguments.data:
         yield arguments.logs or arguments.data / "logs"
         return
-    with tempfile.TemporaryDirectory(prefix="lockstep-logs-") as name:
+    with tempfile.TemporaryDirectory(prefix="tworegions-logs-") as name:
         yield Path(name)
 
 

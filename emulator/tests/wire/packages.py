@@ -1,8 +1,8 @@
 """Packages that others wrote, which tests run as they are.
 
-`python -m wire.packages`, which `.ci/setup tests` calls, installs them outside of the work
-tree, once for each set of pins. A test installs and downloads nothing: where there is no such
-folder or no such program it is not run, and says why.
+`python tests/wire/packages.py` installs them outside of the work tree, once for each set of pins. A
+test installs and downloads nothing: where there is no such folder or no such program it is not run,
+and says why.
 """
 
 import os
@@ -48,7 +48,7 @@ class Packages:
     def folder(self) -> Path:
         """Where they are once they are installed, whole, for what the file says now."""
         cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cached / f"lockstep-{self.kind}" / sha256(self.pins.read_bytes()).hexdigest()[:16]
+        return cached / f"tworegions-{self.kind}" / sha256(self.pins.read_bytes()).hexdigest()[:16]
 
     def install(self) -> None:
         """Install them beside the place that counts and move them there whole, or NotInstalled."""
@@ -96,7 +96,9 @@ def find_packages(packages: Packages) -> Path:
     """The folder of packages that are installed; otherwise the test is not run."""
     if not packages.folder.exists():
         name = packages.pins.relative_to(HERE)
-        not_run(f"the packages of {name} are not installed: `.ci/setup tests` does it")
+        not_run(
+            f"the packages of {name} are not installed: `python tests/wire/packages.py` does it"
+        )
     return packages.folder
 
 
@@ -104,7 +106,7 @@ def find_program(name: str) -> str:
     """The path of a program that is installed; otherwise the test is not run."""
     path = shutil.which(name)
     if path is None:
-        not_run(f"{name} is not installed: `.ci/setup tests` does it where it may")
+        not_run(f"{name} is not installed")
     return path
 
 
@@ -142,7 +144,7 @@ def main(every: tuple[Packages, ...] = (PYTHON, JAVASCRIPT)) -> None:
 
 
 def say(line: str) -> None:
-    """Say it as a part of the setup."""
+    """Say it as a part of whatever sets the machine up."""
     sys.stderr.write(f"setup: {line}\n")
 
 

@@ -107,7 +107,7 @@ def run_conformance(*words: str, home: Path | None = None) -> subprocess.Complet
 def keep_distribution(home: Path, **files: str) -> None:
     """Put a distribution where the one from the package index would be kept."""
     suite = SUITES["servicebus"]
-    archive = home / "lockstep-conformance" / f"azure_servicebus-{suite.version}.tar.gz"
+    archive = home / "tworegions-conformance" / f"azure_servicebus-{suite.version}.tar.gz"
     tests = home / "source" / "azure_servicebus" / "tests"
     tests.mkdir(parents=True)
     archive.parent.mkdir()
@@ -193,7 +193,7 @@ def test_every_reason_speaks_of_tests_and_each_pattern_of_a_file_or_of_any() -> 
 def test_the_short_form_of_the_real_tests_passes(name: str) -> None:
     archive = locate_archive(SUITES[name])
     if not archive.exists():
-        pytest.skip(f"not run: {archive} is not there: `make conformance` fetches it")
+        pytest.skip(f"not run: {archive} is not there: `python -m conformance` fetches it")
 
     ended = run_conformance(name, "--short")
 

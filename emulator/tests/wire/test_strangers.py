@@ -1,7 +1,7 @@
 """Frameworks that others wrote run against the local Service Bus and Cosmos DB as they are.
 
 Those in Python are installed beside the environment of the tests; rhea comes with the npm packages.
-`.ci/setup tests` installs them, and where it could not, these tests are not run.
+`python tests/wire/packages.py` installs them, and without them these tests are not run.
 """
 
 import os
