@@ -24,7 +24,7 @@ from proof.bench.systems import ROOT
 AIM_MISSED, NOT_MEASURED = 1, 2
 ENGINE = "shared.engine"
 PRODUCT = ("function_app.py", "lockstep.py", "functions", "shared", "spark")
-OTHERS = ("cli", "local", "proof")
+OTHERS = ("cli", "proof")
 # Every module that is run with `python -m` has a `main`.
 CONVENTIONAL = frozenset({"main"})
 
