@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from azure.cosmos import CosmosClient
+from azure.cosmos import ContainerProxy, CosmosClient
 
 from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
@@ -32,6 +32,12 @@ def account() -> Iterator[Cosmos]:
         yield account
 
 
+@pytest.fixture
+def divided(account: Cosmos) -> Iterator[ContainerProxy]:
+    with CosmosClient(account.endpoint, account.key) as client:
+        yield client.get_database_client("lockstep").get_container_client("divided")
+
+
 def settings(account: Cosmos) -> dict[str, str]:
     """Where the journal is."""
     return {
@@ -41,18 +47,18 @@ def settings(account: Cosmos) -> dict[str, str]:
     }
 
 
-def test_every_partition_is_read_and_every_entry_comes_once(account: Cosmos) -> None:
+def test_every_partition_is_read_and_every_entry_comes_once(
+    account: Cosmos, divided: ContainerProxy
+) -> None:
     expected = set()
-    with CosmosClient(account.endpoint, account.key) as client:
-        divided = client.get_database_client("lockstep").get_container_client("divided")
-        for n in range(60):
-            session = f"acc-{n}"
-            document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
-            document |= {"session": session}
-            document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
-            divided.create_item(document)
-            divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
-            expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
+    for n in range(60):
+        session = f"acc-{n}"
+        document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
+        document |= {"session": session}
+        document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
+        divided.create_item(document)
+        divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
+        expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
     reader = JournalReader(read_journal_settings(settings(account)))
 
     parts = [list(reader.read(partition)) for partition in reader.partitions()]
@@ -66,9 +72,11 @@ def test_every_partition_is_read_and_every_entry_comes_once(account: Cosmos) -> 
     assert {(s, i, status, cover[3:]) for s, i, status, (cover,) in rows} == expected
 
 
-def test_an_entry_of_an_older_release_is_refused_by_name(account: RunningAccount) -> None:
+def test_an_entry_of_an_older_release_is_refused_by_name(
+    account: Cosmos, divided: ContainerProxy
+) -> None:
     entry = {"id": f"{0:012d}", "session": "acc-1", "tail": "acc-1", "kind": "entry", "covers": []}
-    account.divided.create_item(entry)
+    divided.create_item(entry)
     reader = JournalReader(read_journal_settings(settings(account)))
 
     with pytest.raises(Misconfigured, match="older release"):
