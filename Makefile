@@ -100,4 +100,4 @@ spark-package: .venv/ready  ## build what a Spark cluster needs, in dist/spark
 	@$(RUN) -m spark.package $(ARGS)
 
 clean:  ## remove everything that was made here
-	@rm -rf .venv .demo .demo-sagas .chaos .up dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .demo .demo-sagas .chaos .up dist emulator/build emulator/*.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
