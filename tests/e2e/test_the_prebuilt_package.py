@@ -73,7 +73,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
         archive.extractall(app)
     names = {path.name for path in app.iterdir()}
     assert names == {
-        *("LICENSE", "function_app.py", "functions", "host.json"),
+        *("LICENSE", "function_app.py", "functions", "host.json", "lockstep.py"),
         *("requirements.txt", "shared", ".python_packages"),
     }
     # The emulator has packages of its own, which the app must not need.
