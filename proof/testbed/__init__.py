@@ -1,5 +1,6 @@
-"""Starts, breaks, counts and samples a local cloud, and shows what came of it.
+"""Runs this app on a local cloud, samples it, and shows what came of it.
 
 Under the demo, the chaos runs, the measurements and the tests. It reaches the product only from
-outside, through `python -m local serve`, its HTTP control endpoint and plain Azure SDKs.
+outside, through `python -m local serve`, the tools that come with it (`local.testing`) and plain
+Azure SDKs.
 """
