@@ -1,24 +1,52 @@
-"""All mutants. Each check takes those that it must notice."""
+"""All mutants. Each check takes those that it must notice.
+
+They stand in the text files beside this one, as they would in a diff: the file of the product,
+where it is another one than before; the promise that breaks, and the name; lines to take away
+(`-`), to put in (`+`) and to find the place by, and who must notice (`by`). The old lines, however
+deep they stand in the code, must be there exactly once.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.mutants import consuming, delivering, growing, journal, publishing, rights, sagas
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Simulated
 from tests.promises import TESTS_BY_PROMISE
 
+FILES = ("journal", "consuming", "delivering", "growing", "publishing", "sagas", "rights")
 SAMPLED_OF_EACH = 2
 
-MUTANTS: tuple[Mutant, ...] = (
-    *journal.MUTANTS,
-    *consuming.MUTANTS,
-    *delivering.MUTANTS,
-    *growing.MUTANTS,
-    *publishing.MUTANTS,
-    *sagas.MUTANTS,
-    *rights.MUTANTS,
+
+def read_mutants(text: str) -> Iterator[Mutant]:
+    """Read the mutants of a file, in order; its first paragraph says what they have in common."""
+    path = ""
+    for paragraph in text.split("\n\n")[1:]:
+        lines = paragraph.splitlines()
+        if lines[0].endswith(".py"):
+            path = lines.pop(0)
+        promise, _, name = lines.pop(0).partition(" ")
+        judges: dict[str, Any] = {}
+        for line in [line for line in lines if line.startswith("by ")]:
+            match line.split(" "):
+                case ["by", "simulation", *options]:
+                    chosen = dict(option.split("=") for option in options)
+                    seeds = {"seeds_max": int(chosen.pop("seeds_max", Simulated().seeds_max))}
+                    judges["simulated"] = Simulated(**seeds, **chosen)
+                case ["by", "crash", "point", *work]:
+                    judges["crash_point"] = " ".join(work)
+                case ["by", tests]:
+                    judges["tests"] = tests
+            lines.remove(line)
+        old, new = ("\n".join(one[2:] for one in lines if one[0] != sign) for sign in "+-")
+        yield Mutant(promise, name, path, old, new, **judges)
+
+
+MUTANTS: tuple[Mutant, ...] = tuple(
+    mutant
+    for name in FILES
+    for mutant in read_mutants(Path(__file__).with_name(f"{name}.txt").read_text("utf-8"))
 )
 FOR_TESTS = tuple(mutant for mutant in MUTANTS if mutant.tests)
 FOR_SIMULATION = tuple(mutant for mutant in MUTANTS if mutant.simulated)

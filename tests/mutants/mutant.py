@@ -1,6 +1,14 @@
-"""What a mutant is: one small change to the engine that its judges must notice."""
+"""A mutant: one small change to the product that its judges must notice."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent, indent
+
+ROOT = Path(__file__).parents[2]
+
+
+class MutantDoesNotFit(Exception):
+    """The lines that a mutant changes are not there, or are there more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,25 +27,32 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change to one definition, the promise that it breaks, and the judges that must notice.
-
-    `definition` is the qualified name of a function, a class or an assigned name, which stands
-    somewhere in `shared` or `functions`, such as `Committer.commit` or `decide`. `old` and `new`
-    are expressions or statements. They are compared as syntax trees, so comments and the layout of
-    the code do not matter, and a name such as `_A_` stands for any expression, see
-    `tests.mutants.syntax`. `old` must occur once in the definition, unless `occurrence` says which
-    one is meant, counted from 0.
+    """New lines in place of old ones in a file, the promise that breaks, and the judges.
 
     The judges are `tests`, a file or one test of a slow file, the simulation, and the piece of
     work `crash_point`.
     """
 
-    name: str
     promise: str
-    definition: str
+    name: str
+    path: str
     old: str
     new: str
     tests: str | None = None
     simulated: Simulated | None = None
     crash_point: str | None = None
-    occurrence: int | None = None
+
+    def change(self, source: str) -> str:
+        """Return the source with the new lines, as deep as the old. Raises MutantDoesNotFit."""
+        lines, size = source.splitlines(), len(self.old.splitlines())
+        places = [
+            place
+            for place in range(len(lines) - size + 1)
+            if dedent("\n".join(lines[place : place + size])) == self.old
+        ]
+        if len(places) != 1:
+            raise MutantDoesNotFit(f"{self.name!r} fits {self.path} {len(places)} times")
+        (place,) = places
+        margin = lines[place].removesuffix(self.old.splitlines()[0])
+        lines[place : place + size] = [indent(self.new, margin)]
+        return "\n".join([*lines, ""])

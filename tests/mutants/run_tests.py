@@ -15,8 +15,7 @@ import pytest
 
 from local.testing.patience import Patience
 from tests.mutants.loading import applied
-from tests.mutants.mutant import Mutant
-from tests.mutants.syntax import ROOT
+from tests.mutants.mutant import ROOT, Mutant
 
 LOADED = [
     "pytest_timeout",
