@@ -31,9 +31,10 @@ def read_mutants(text: str) -> Iterator[Mutant]:
         for line in [line for line in lines if line.startswith("by ")]:
             match line.split(" "):
                 case ["by", "simulation", *options]:
-                    chosen = dict(option.split("=") for option in options)
-                    seeds = {"seeds_max": int(chosen.pop("seeds_max", Simulated().seeds_max))}
-                    judges["simulated"] = Simulated(**seeds, **chosen)
+                    chosen: dict[str, Any] = dict(option.split("=") for option in options)
+                    if "seeds_max" in chosen:
+                        chosen["seeds_max"] = int(chosen["seeds_max"])
+                    judges["simulated"] = Simulated(**chosen)
                 case ["by", "crash", "point", *work]:
                     judges["crash_point"] = " ".join(work)
                 case ["by", tests]:

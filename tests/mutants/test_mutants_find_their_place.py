@@ -18,8 +18,8 @@ def test_every_mutant_fits_and_uses_known_names_only(tmp_path: Path) -> None:
         healthy = (ROOT / mutant.path).read_text("utf-8")
         (tmp_path / f"mutant_{number}.py").write_text(mutant.change(healthy), "utf-8")
 
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F82", tmp_path]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F82"]
+    checked = subprocess.run([*command, tmp_path], capture_output=True, text=True, check=False)
 
     assert checked.returncode == 0, checked.stdout
 
