@@ -25,6 +25,7 @@ param serviceBusDomain string = 'servicebus.windows.net'
 param cosmosDomain string = 'documents.azure.com'
 
 @description('Optional. DNS suffix of storage; another one in sovereign clouds.')
+#disable-next-line no-hardcoded-env-urls
 param storageDomain string = 'core.windows.net'
 
 @description('Optional. Tags put on every resource.')

@@ -310,6 +310,7 @@ module budget 'budget.bicep' = if (monthlyBudget > 0) {
   name: 'lockstep-budget'
   scope: group
   params: {
+    #disable-next-line BCP329 // the condition holds for 1 and more
     amount: monthlyBudget
     from: budgetFrom
     emails: emails
@@ -320,6 +321,7 @@ module journalBudget 'budget.bicep' = if (monthlyBudget > 0) {
   name: 'lockstep-journal-budget'
   scope: journalGroup
   params: {
+    #disable-next-line BCP329 // the condition holds for 1 and more
     amount: monthlyBudget
     from: budgetFrom
     emails: emails

@@ -36,17 +36,9 @@ class Declaration:
     decorators: dict[str, Node | None] = field(repr=False)
 
     @property
-    def line(self) -> int:
-        return self.node.start_point.row + 1
-
-    @property
     def target(self) -> str:
         """The quoted text after the name: a resource's type and version, or a module's path."""
         return text(child(self.node, "string")).strip("'")
-
-    @property
-    def is_existing(self) -> bool:
-        return any(part.type == "existing" for part in self.node.children)
 
     @property
     def expression(self) -> Node | None:
@@ -56,21 +48,10 @@ class Declaration:
             return None
         return self.node.children[kinds.index("=") + 1]
 
-    @property
-    def entries(self) -> dict[str, Node]:
-        """The properties of the object this declares, by key; none if it declares no object.
-
-        Of a loop, and of what has a condition, those of its body.
-        """
-        body = self.expression
-        while body is not None and body.type in {"for_statement", "if_statement"}:
-            body = [part for part in body.named_children if part.type != "comment"][-1]
-        return entries(body) if body is not None else {}
-
 
 @dataclass(frozen=True, slots=True)
 class Bicep:
-    """One parsed file. Its tree may hold errors: ask `tests.infra.rules.syntax`."""
+    """One parsed file. Its tree may hold errors: ask `tests.infra.rules.readable`."""
 
     path: Path
     source: str = field(repr=False)
@@ -80,12 +61,10 @@ class Bicep:
     def of(self, *kinds: Kind) -> dict[str, Declaration]:
         return {found.name: found for found in self.declarations if found.kind in kinds}
 
-    def module_file(self, module: Declaration) -> Path:
-        return self.path.parent / module.target
-
 
 @cache
-def read(path: Path) -> Bicep:
+def read(name: str) -> Bicep:
+    path = INFRA / name
     return parse(path.read_text(encoding="utf-8"), path)
 
 
@@ -114,17 +93,7 @@ def decorator(node: Node) -> tuple[str, Node | None]:
 
 
 def child(node: Node, kind: str) -> Node:
-    """The first child of a kind; LookupError if the source is not what the grammar promises."""
-    for part in node.children:
-        if part.type == kind:
-            return part
-    raise LookupError(f"no {kind} in {text(node)!r}")
-
-
-def entries(node: Node) -> dict[str, Node]:
-    """The values of an object, by key; none for any other node."""
-    found = (part for part in node.named_children if part.type == "object_property")
-    return {text(part.named_children[0]): part.named_children[-1] for part in found}
+    return next(part for part in node.children if part.type == kind)
 
 
 def text(node: Node) -> str:

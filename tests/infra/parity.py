@@ -1,18 +1,32 @@
-"""What the Bicep files declare, held against what runs on one machine: `local.config.json`.
-
-Each function returns one sentence per difference; none means that cloud and machine agree on what
-it looks at.
-"""
+"""What the Bicep files deploy, and what runs on one machine: `local.config.json`."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from tests.infra.bicep import INFRA, parse, read
-from tests.infra.evaluation import Resource, Template, Value
-from tests.infra.rules import GUID, KNOWN_ROLES
+from tests.infra.bicep import INFRA, read
+from tests.infra.evaluation import Resource, Template
 
 ROOT = INFRA.parent
+
+# https://learn.microsoft.com/azure/role-based-access-control/built-in-roles; the last two are
+# data-plane roles of Cosmos DB.
+KNOWN_ROLES = {
+    "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0": "Azure Service Bus Data Receiver",
+    "090c5cfd-751d-490a-894a-3ce6f1109419": "Azure Service Bus Data Owner",
+    "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39": "Azure Service Bus Data Sender",
+    "b7e6dc6d-f1e8-4753-8033-0f276bb0955b": "Storage Blob Data Owner",
+    "974c5e8b-45b9-4653-ba55-5f855dd0fb88": "Storage Queue Data Contributor",
+    "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3": "Storage Table Data Contributor",
+    "0ad04412-c4d5-4796-b79c-f76d14c8d402": "Durable Task Data Contributor",
+    "3913510d-42f4-4e42-8a64-420c390055eb": "Monitoring Metrics Publisher",
+    "43d0d8ad-25c7-4714-9337-8ba259a9fe05": "Monitoring Reader",
+    "00000000-0000-0000-0000-000000000001": "Cosmos DB Built-in Data Reader",
+    "00000000-0000-0000-0000-000000000002": "Cosmos DB Built-in Data Contributor",
+}
+
+GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 # What takes the place of a connection string where an identity connects, by the placeholder that
 # the local value holds.
@@ -21,33 +35,18 @@ IDENTITY_SUFFIXES = {
     "{cosmos}": ("accountEndpoint", "credential", "clientId"),
 }
 
-# Read by the Functions host, not by the application; the local host needs none of them.
+# Read by the Functions host, not by the application; the local host needs none of them. Flex
+# Consumption refuses FUNCTIONS_WORKER_PROCESS_COUNT and others, so an instance has one process,
+# which is what lets the messages of a session share a write (shared/engine/consume/turns.py):
+# https://learn.microsoft.com/azure/azure-functions/functions-app-settings
+STORAGE = ("blobServiceUri", "queueServiceUri", "tableServiceUri", "credential", "clientId")
 PLATFORM_SETTINGS = {
-    "AzureWebJobsStorage__blobServiceUri",
-    "AzureWebJobsStorage__queueServiceUri",
-    "AzureWebJobsStorage__tableServiceUri",
-    "AzureWebJobsStorage__credential",
-    "AzureWebJobsStorage__clientId",
+    *(f"AzureWebJobsStorage__{one}" for one in STORAGE),
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
 }
 
-# A queue on one machine has no size of its own.
-QUOTAS = {"maxSizeInMegabytes"}
-
 # Read by the local host only: where the task hub is. In Azure it is in the app's own storage.
 LOCAL_SETTINGS = {"LOCAL_DURABLE_ADDRESS"}
-
-# Values that name the same thing in both places; delays and schedules may differ.
-SHARED_VALUES = (
-    "LOCKSTEP_REGION",
-    "LOCKSTEP_REGIONS",
-    "LOCKSTEP_QUEUE",
-    "LOCKSTEP_OUTPUT_QUEUE",
-    "LOCKSTEP_ERROR_QUEUE",
-    "LOCKSTEP_DATABASE",
-    "LOCKSTEP_JOURNAL",
-    "LOCKSTEP_LEASES",
-)
 
 
 def local_config() -> dict[str, Any]:
@@ -58,14 +57,14 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def deployment(**parameters: Value) -> Template:
+def deployment(**parameters: Any) -> Template:
     """main.bicep as a deployment would see it, with the parameters it requires."""
     given = {"environmentName": "trial", "location": "eastus2", **parameters}
-    return Template(read(INFRA / "main.bicep"), given)
+    return Template(read("main.bicep"), given)
 
 
 # Every switch that adds resources or settings.
-EVERYTHING: dict[str, Value] = {
+EVERYTHING: dict[str, Any] = {
     "authentication": "entra",
     "clientId": "33333333-3333-3333-3333-333333333333",
     "durableBackend": "scheduler",
@@ -81,84 +80,42 @@ EVERYTHING: dict[str, Value] = {
 }
 
 
-def region_of(name: str, main: Template | None = None) -> Template:
-    """One region's file as a deployment would see it; LookupError if there is no such region."""
-    return of_region(name, main, "region")
+def region_of(name: str, main: Template | None = None, module: str = "region") -> Template:
+    """One region's file as a deployment would see it, or another module that each region has."""
+    whole = main or deployment()
+    names = [str(found.arguments["region"]) for found in whole.modules("region")]
+    return whole.modules(module)[names.index(name)]
 
 
 def access_of(name: str, main: Template | None = None) -> Template:
     """The roles of one region's identity."""
-    return of_region(name, main, "access")
+    return region_of(name, main, "access")
 
 
-def of_region(name: str, main: Template | None, module: str) -> Template:
-    whole = main or deployment()
-    names = [str(found.arguments["region"]) for found in whole.modules("region")]
-    if name not in names:
-        raise LookupError(f"no region {name} among {names}")
-    return whole.modules(module)[names.index(name)]
+def app_settings(region: Template) -> Any:
+    return region.resource("settings")["properties"]
 
 
-def changed(template: Template, old: str, new: str) -> Template:
-    """The same deployment of a file in which every old is new; ValueError if there is no old."""
-    if old not in template.bicep.source:
-        raise ValueError(f"{template.bicep.path.name} holds no {old!r}")
-    source = template.bicep.source.replace(old, new)
-    return Template(parse(source, template.bicep.path), template.arguments)
-
-
-def app_settings(region: Template) -> dict[str, Value]:
-    return section(region.resource("settings"), "properties")
-
-
-def section(value: Value, *path: str) -> dict[str, Value]:
-    for name in path:
-        value = value[name] if isinstance(value, dict) else None
-    if not isinstance(value, dict):
-        raise TypeError(f"{'.'.join(path)} is not an object")
-    return value
-
-
-def expected_settings(config: dict[str, Any]) -> set[str]:
+def expected_settings(local: dict[str, str]) -> set[str]:
     """Names the cloud must set for what the local hosts are given."""
     names = set(PLATFORM_SETTINGS)
-    for name, value in config["Hosts"]["Values"].items():
+    for name, value in local.items():
         suffixes = [found for mark, found in IDENTITY_SUFFIXES.items() if value.startswith(mark)]
         names |= {f"{name}__{suffix}" for suffix in suffixes[0]} if suffixes else {name}
     return names - LOCAL_SETTINGS
 
 
-def setting_differences(region: Template, config: dict[str, Any]) -> list[str]:
-    """Names of app settings, and the values that name queues, containers and regions."""
-    found, expected = app_settings(region), expected_settings(config)
-    differences = [f"{name} is not set in Azure" for name in sorted(expected - found.keys())]
-    differences += [f"{name} is set in Azure only" for name in sorted(found.keys() - expected)]
-    for name in SHARED_VALUES:
-        local = config["Hosts"]["Values"][name].replace("{region}", region.arguments["region"])
-        if name in found and found[name] != local:
-            differences.append(f"{name} is {found[name]!r} in Azure, {local!r} locally")
-    return differences
-
-
-def queue_differences(region: Template, config: dict[str, Any]) -> list[str]:
-    """Names and properties of the queues of one region's namespace."""
-    declared = {
-        str(resource.body["name"]): without_quotas(section(resource.body, "properties"))
+def azure_queues(region: Template) -> dict[str, dict[str, Any]]:
+    """The properties of the queues of one region's namespace, by name."""
+    return {
+        str(resource.body["name"]): resource.body["properties"]
         for resource in region.resources()
         if resource.type == "Microsoft.ServiceBus/namespaces/queues"
     }
-    expected = local_queues(str(region.arguments["region"]), config)
-    differences = [f"queue {name} is in one place only" for name in declared.keys() ^ expected]
-    for name in declared.keys() & expected.keys():
-        differences += unequal(f"queue {name}", declared[name], expected[name])
-    return sorted(differences)
-
-
-def without_quotas(properties: dict[str, Value]) -> dict[str, Value]:
-    return {name: value for name, value in properties.items() if name not in QUOTAS}
 
 
 def local_queues(region: str, config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The properties of a region's queues on one machine, in Azure's spelling, by name."""
     spaces = {space["Name"]: space for space in config["UserConfig"]["Namespaces"]}
     return {
         queue["Name"]: {
@@ -168,54 +125,40 @@ def local_queues(region: str, config: dict[str, Any]) -> dict[str, dict[str, Any
     }
 
 
-def container_differences(journal: Template, config: dict[str, Any]) -> list[str]:
-    """Name, key, time to live and index paths of every container; the database's name."""
-    declared = {
-        str(resource.body["name"]): container_facts(resource)
+def azure_containers(journal: Template) -> dict[str, list[Any]]:
+    """Database, key, time to live and index paths of every container, by name."""
+    bodies = [
+        (str(resource.body["name"]), resource.body["properties"]["resource"])
         for resource in journal.resources()
         if resource.type == "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
-    }
-    expected = {
-        found["Name"]: local_container_facts(found) for found in config["Cosmos"]["Containers"]
-    }
-    differences = [f"container {name} is in one place only" for name in declared.keys() ^ expected]
-    for name in declared.keys() & expected.keys():
-        differences += unequal(f"container {name}", declared[name], expected[name])
-    database = {"name": journal.resource("database")["name"]}
-    return sorted(differences) + unequal(
-        "database", database, {"name": config["Cosmos"]["Database"]}
-    )
-
-
-def container_facts(resource: Resource) -> dict[str, Any]:
-    body = section(resource.body, "properties", "resource")
+    ]
+    assert [name for name, _ in bodies] == [body["id"] for _, body in bodies]
     return {
-        "id": body["id"],
-        "partition key": section(body, "partitionKey")["paths"],
-        "time to live": body.get("defaultTtl"),
-        "index paths": index_paths(body.get("indexingPolicy")),
+        name: [
+            journal.resource("database")["name"],
+            body["partitionKey"]["paths"],
+            body.get("defaultTtl"),
+            index_paths(body.get("indexingPolicy")),
+        ]
+        for name, body in bodies
     }
 
 
-def local_container_facts(container: dict[str, Any]) -> dict[str, Any]:
+def local_containers(config: dict[str, Any]) -> dict[str, list[Any]]:
+    """The same facts of the containers on one machine."""
     return {
-        "id": container["Name"],
-        "partition key": [container["PartitionKey"]],
-        "time to live": container.get("DefaultTtl"),
-        "index paths": index_paths(container.get("IndexingPolicy")),
+        container["Name"]: [
+            config["Cosmos"]["Database"],
+            [container["PartitionKey"]],
+            container.get("DefaultTtl"),
+            index_paths(container.get("IndexingPolicy")),
+        ]
+        for container in config["Cosmos"]["Containers"]
     }
 
 
 def index_paths(policy: Any) -> Any:
     return {key: policy[key] for key in ("includedPaths", "excludedPaths")} if policy else None
-
-
-def unequal(what: str, found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    return [
-        f"{what}: {key} is {found.get(key)!r} in Azure, {expected.get(key)!r} locally"
-        for key in sorted(found.keys() | expected.keys())
-        if found.get(key) != expected.get(key)
-    ]
 
 
 def grants(access: Template) -> set[tuple[str, str, str]]:
@@ -225,7 +168,7 @@ def grants(access: Template) -> set[tuple[str, str, str]]:
 
 def grant(assignment: Resource) -> tuple[str, str, str]:
     body = assignment.body
-    properties = section(body, "properties")
+    properties = body["properties"]
     target = body.get("scope", body.get("parent"))
     role = GUID.findall(str(properties["roleDefinitionId"]))[-1]
     name = target.body["name"] if isinstance(target, Resource) else target

@@ -3,8 +3,7 @@
 import re
 
 from tests.infra.bicep import INFRA, Kind, read
-from tests.infra.parity import ROOT
-from tests.infra.rules import KNOWN_ROLES
+from tests.infra.parity import KNOWN_ROLES, ROOT
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
@@ -17,7 +16,7 @@ def test_every_file_the_page_names_exists() -> None:
 
 
 def test_every_environment_name_on_the_page_is_an_output_or_read_by_azd_or_its_hooks() -> None:
-    outputs = set(read(INFRA / "main.bicep").of(Kind.OUTPUT))
+    outputs = set(read("main.bicep").of(Kind.OUTPUT))
     filled = set(re.findall(r"\$\{(\w+)", (INFRA / "main.parameters.json").read_text()))
     read_by_hooks = set(re.findall(r'"(LOCKSTEP_\w+)"', (INFRA / "hooks.py").read_text()))
 
@@ -28,8 +27,8 @@ def test_every_environment_name_on_the_page_is_an_output_or_read_by_azd_or_its_h
 
 
 def test_every_parameter_on_the_page_is_declared() -> None:
-    declared = set(read(INFRA / "main.bicep").of(Kind.PARAMETER))
-    declared |= set(read(INFRA / "region.bicep").of(Kind.PARAMETER))
+    declared = set(read("main.bicep").of(Kind.PARAMETER))
+    declared |= set(read("region.bicep").of(Kind.PARAMETER))
     on_command_lines = set(re.findall(r"(\w+)=(?:trial|eastus2|west)\b", PAGE))
     in_the_text = {"journalLocations", "journalThroughputMax", "messagingUnits", "warmReceivers"}
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import runpy
-import shlex
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,15 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from local.testing.patience import run_patiently
 from tests.infra.bicep import INFRA, Kind
-from tests.infra.parity import ROOT, access_of, deployment, grants, local_config
-from tests.infra.rules import KNOWN_ROLES
+from tests.infra.parity import KNOWN_ROLES, ROOT, access_of, deployment, grants, local_config
 
 BLOB_OWNER = str(runpy.run_path(str(INFRA / "hooks.py"))["BLOB_OWNER"])
-AZURE_YAML = (ROOT / "azure.yaml").read_text(encoding="utf-8")
+AZURE_YAML = yaml.safe_load((ROOT / "azure.yaml").read_text(encoding="utf-8"))
 REGIONS = local_config()["Hosts"]["Regions"]
+SPARED = {
+    "AZURE_ENV_NAME": "trial",
+    "AZURE_RESOURCE_GROUP": "rg-trial",
+    "LOCKSTEP_JOURNAL_GROUP": "rg-trial-journal",
+    "LOCKSTEP_LOCK": "/lock",
+}
 HEALTHY = {"missing": {}, "heard": {"rescue": {"secondsAgo": 0.0, "within": 60.0}}}
 
 
@@ -31,17 +36,16 @@ class Azure:
     """Azure Resource Manager and one app on a loopback port."""
 
     address: str = ""
-    health: Callable[[int], dict[str, Any] | None] = lambda _: HEALTHY
+    health: Callable[[], dict[str, Any] | None] = lambda: HEALTHY
     role_age: float | None = 3600.0
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
     def answer(self, method: str, path: str) -> dict[str, Any] | None:
         """The body for a request; None: it is refused."""
-        times = self.asked.count(f"{method} {path}")
         self.asked.append(f"{method} {path}")
         if path == "/east/api/health":
-            return self.health(times)
+            return self.health()
         if path.startswith("/storage/providers/Microsoft.Authorization/roleAssignments?"):
             given = []
             if self.role_age is not None:
@@ -86,16 +90,10 @@ def azure() -> Iterator[Azure]:
     server.server_close()
 
 
-def commands(event: str) -> dict[str, str]:
-    """What azure.yaml runs at an event in sh, by the service it stands in; "" for none."""
-    found: dict[str, str] = {}
-    service = ""
-    for line, following in zip(AZURE_YAML.splitlines(), AZURE_YAML.splitlines()[3:], strict=False):
-        service = named[1] if (named := re.match(r"^  (\w+):$", line)) else service
-        if line.strip() == f"{event}:":
-            inside = service if line.startswith("      ") else ""
-            found[inside] = following.strip().removeprefix("run: ")
-    return found
+def hook(event: str, region: str = "") -> str:
+    """What azure.yaml runs at an event in sh, for a region or for all."""
+    place = AZURE_YAML["services"][region] if region else AZURE_YAML
+    return str(place["hooks"][event]["posix"]["run"])
 
 
 def run(command: str, azure: Azure, tmp_path: Path, **settings: str) -> tuple[int, str]:
@@ -123,37 +121,33 @@ def run(command: str, azure: Azure, tmp_path: Path, **settings: str) -> tuple[in
     return done.returncode, done.stdout + done.stderr
 
 
+def in_both_shells(arguments: str) -> dict[str, dict[str, str]]:
+    command = f"infra/hooks.py {arguments}"
+    return {
+        "posix": {"shell": "sh", "run": f"python3 {command}"},
+        "windows": {"shell": "pwsh", "run": f"python {command}"},
+    }
+
+
 def test_each_region_has_its_hooks_and_waits_for_the_one_before() -> None:
-    for event, command in (("predeploy", "roles"), ("postdeploy", "check")):
-        assert commands(event) == {
-            region: f"python3 infra/hooks.py {command} {region}" for region in REGIONS
+    waited_for = [AZURE_YAML["services"][region].get("uses", []) for region in REGIONS]
+
+    assert waited_for == [[], *([region] for region in REGIONS[:-1])]
+    for region in REGIONS:
+        assert AZURE_YAML["services"][region]["hooks"] == {
+            "predeploy": in_both_shells(f"roles {region}"),
+            "postdeploy": in_both_shells(f"check {region}"),
         }
-    assert commands("predown") == {"": "python3 infra/hooks.py down"}
-    used = re.findall(r"^    uses:\n      - (\w+)$", AZURE_YAML, re.MULTILINE)
-    assert used == REGIONS[:-1]
-
-
-def service_of(region: str, text: str) -> str:
-    """The lines of a region's service, without comments, and without an indentation of all."""
-    (found,) = re.findall(rf"^( *)({region}:\n(?:\1 .*\n)+)", text, re.MULTILINE)
-    indentation, lines = found
-    return re.sub(r" *#.*\n", "", lines).replace(f"\n{indentation}", "\n")
+    assert AZURE_YAML["hooks"] == {"predown": in_both_shells("down")}
 
 
 def test_the_lines_for_a_third_region_are_those_of_the_second_moved_on() -> None:
     page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
-    second = service_of("west", AZURE_YAML)
+    (lines,) = re.findall(r"^( *north:\n[^`]+)", page, re.MULTILINE)
+    second = str(AZURE_YAML["services"]["west"])
 
-    assert "- east" in second
-    assert service_of("north", page) == second.replace("west", "north").replace("east", "west")
-
-
-def test_windows_is_given_the_same_commands() -> None:
-    runs = [shlex.split(found) for found in re.findall(r"run: (.*)", AZURE_YAML)]
-
-    assert runs
-    assert [run[1:] for run in runs[::2]] == [run[1:] for run in runs[1::2]]
-    assert {run[0] for run in runs[1::2]} == {"python"}
+    third = second.replace("west", "north").replace("east", "west")
+    assert str(yaml.safe_load(lines)["north"]) == third
 
 
 def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:
@@ -163,64 +157,56 @@ def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:
     assert KNOWN_ROLES[BLOB_OWNER] in given
 
 
-def test_the_outputs_are_what_the_hooks_read() -> None:
+def test_main_says_what_the_hooks_read() -> None:
     source = (INFRA / "hooks.py").read_text(encoding="utf-8")
-    apps = deployment().output("LOCKSTEP_APPS")
+    main = deployment()
+    apps = main.output("LOCKSTEP_APPS")
+    read_of_an_app = set(re.findall(r"app\[['\"](\w+)['\"]\]", source))
 
-    assert isinstance(apps, list)
+    assert read_of_an_app
     for app in apps:
-        assert isinstance(app, dict)
-        assert set(re.findall(r"app\['(\w+)'\]|app\[\"(\w+)\"\]", source)) <= {
-            pair for name in app for pair in ((name, ""), ("", name))
-        }
+        assert read_of_an_app <= app.keys()
+    assert main.bicep.of(Kind.OUTPUT).keys() >= SPARED.keys() - {"AZURE_ENV_NAME"}
 
 
-def test_an_old_role_is_not_waited_for(azure: Azure, tmp_path: Path) -> None:
-    status, said = run(commands("predeploy")["east"], azure, tmp_path)
+@pytest.mark.parametrize(
+    ("role_age", "status", "said"),
+    [
+        (3600.0, 0, ""),
+        (0.0, 0, "The role of func-east on its storage account is new"),
+        (None, 1, "func-east has no role on its storage account: run `azd provision`"),
+    ],
+)
+def test_a_new_role_is_waited_for_and_without_one_the_deployment_ends(
+    azure: Azure, tmp_path: Path, role_age: float | None, status: int, said: str
+) -> None:
+    azure.role_age = role_age
 
-    assert (status, said) == (0, "")
+    ended, words = run(hook("predeploy", "east"), azure, tmp_path)
+
+    assert ended == status
+    assert said in words
+    assert bool(said) == bool(words)
     assert azure.tokens == {"Bearer t"}
 
 
-def test_when_the_role_is_seconds_old_the_deployment_waits(azure: Azure, tmp_path: Path) -> None:
-    azure.role_age = 0.0
-
-    status, said = run(commands("predeploy")["east"], azure, tmp_path)
-
-    assert status == 0
-    assert "The role of func-east on its storage account is new" in said
-
-
-def test_when_there_is_no_role_the_deployment_ends(azure: Azure, tmp_path: Path) -> None:
-    azure.role_age = None
-
-    status, said = run(commands("predeploy")["east"], azure, tmp_path)
-
-    assert status == 1
-    assert "func-east has no role on its storage account: run `azd provision`" in said
-
-
-def test_when_azd_gives_no_token_the_deployment_ends(azure: Azure, tmp_path: Path) -> None:
-    refused = f"printf '#!/bin/sh\\nexit 1' > {tmp_path}/azd; {commands('predeploy')['east']}"
-
-    status, said = run(refused, azure, tmp_path)
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "printf '#!/bin/sh\\nexit 1' > $AZD; " + hook("predeploy", "east"),
+            "run `azd auth login`",
+        ),
+        ("python3 infra/hooks.py check north", "Region north has not been provisioned"),
+    ],
+)
+def test_without_a_token_or_a_region_the_deployment_ends(
+    azure: Azure, tmp_path: Path, command: str, said: str
+) -> None:
+    status, words = run(command, azure, tmp_path, AZD=str(tmp_path / "azd"))
 
     assert status == 1
-    assert "run `azd auth login`" in said
-
-
-def test_a_region_that_was_not_provisioned_is_named(azure: Azure, tmp_path: Path) -> None:
-    status, said = run("python3 infra/hooks.py check north", azure, tmp_path)
-
-    assert status == 1
-    assert "Region north has not been provisioned" in said
-
-
-def test_a_healthy_app_is_not_restarted(azure: Azure, tmp_path: Path) -> None:
-    status, said = run(commands("postdeploy")["east"], azure, tmp_path)
-
-    assert (status, said) == (0, "func-east works.\n")
-    assert azure.asked == ["GET /east/api/health"]
+    assert said in words
 
 
 NEVER_HEARD = {"missing": {}, "heard": {"rescue": {"secondsAgo": None, "within": 0.5}}}
@@ -241,45 +227,39 @@ ABSENT = {"missing": {"container 'leases'": "not found"}, "heard": {}}
 def test_when_an_app_is_not_in_order_it_is_restarted_once_and_the_deployment_ends(
     azure: Azure, tmp_path: Path, health: dict[str, Any] | None, said: str
 ) -> None:
-    azure.health = lambda _: health
+    azure.health = lambda: health
 
-    status, words = run(commands("postdeploy")["east"], azure, tmp_path)
+    status, words = run(hook("postdeploy", "east"), azure, tmp_path)
 
     assert status == 1
     assert said in words
     assert "No further region is published to" in words
-    assert azure.asked.count("POST /app/restart?api-version=2024-04-01") == 1
+    assert azure.asked.count(RESTART) == 1
 
 
-def test_when_a_restart_helps_the_deployment_goes_on(azure: Azure, tmp_path: Path) -> None:
-    restarted = "POST /app/restart?api-version=2024-04-01"
-    azure.health = lambda _: HEALTHY if restarted in azure.asked else NEVER_HEARD
+RESTART = "POST /app/restart?api-version=2024-04-01"
+SELDOM = {"missing": {}, "heard": {"compact": {"secondsAgo": None, "within": 1500.0}}}
 
-    status, words = run(commands("postdeploy")["east"], azure, tmp_path)
+
+@pytest.mark.parametrize(
+    ("health", "restarted"),
+    [(HEALTHY, HEALTHY), (NEVER_HEARD, HEALTHY), (SELDOM, SELDOM)],
+    ids=["healthy", "a restart helps", "what comes seldom is not waited for"],
+)
+def test_when_an_app_is_in_order_the_deployment_goes_on(
+    azure: Azure, tmp_path: Path, health: dict[str, Any], restarted: dict[str, Any]
+) -> None:
+    azure.health = lambda: restarted if RESTART in azure.asked else health
+
+    status, words = run(hook("postdeploy", "east"), azure, tmp_path)
 
     assert status == 0
     assert words.endswith("func-east works.\n")
-
-
-def test_what_comes_seldom_is_not_waited_for(azure: Azure, tmp_path: Path) -> None:
-    azure.health = lambda _: {
-        "missing": {},
-        "heard": {"compact": {"secondsAgo": None, "within": 1500.0}},
-    }
-
-    assert run(commands("postdeploy")["east"], azure, tmp_path)[0] == 0
-
-
-SPARED = {
-    "AZURE_ENV_NAME": "trial",
-    "AZURE_RESOURCE_GROUP": "rg-trial",
-    "LOCKSTEP_JOURNAL_GROUP": "rg-trial-journal",
-    "LOCKSTEP_LOCK": "/lock",
-}
+    assert (RESTART in azure.asked) == (health != restarted)
 
 
 def test_azd_down_spares_the_journal_unless_told(azure: Azure, tmp_path: Path) -> None:
-    down = commands("predown")[""]
+    down = hook("predown")
 
     refused, said = run(down, azure, tmp_path, **SPARED, LOCKSTEP_DELETE_JOURNAL="other")
     assert refused == 1
@@ -290,9 +270,3 @@ def test_azd_down_spares_the_journal_unless_told(azure: Azure, tmp_path: Path) -
     assert told == 0
     assert azure.asked == ["DELETE /lock?api-version=2020-05-01"]
     assert "The journal in rg-trial-journal will be deleted." in said
-
-
-def test_what_the_guard_reads_is_what_main_says() -> None:
-    outputs = deployment().bicep.of(Kind.OUTPUT)
-
-    assert {"AZURE_RESOURCE_GROUP", "LOCKSTEP_JOURNAL_GROUP", "LOCKSTEP_LOCK"} <= outputs.keys()
