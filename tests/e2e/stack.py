@@ -24,11 +24,12 @@ REGIONS = ("east", "west")
 type StoredDocument = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stack:
-    """A running cloud with hosts."""
+    """A running cloud with hosts. A region can be killed, and started with what its hub holds."""
 
     cloud: CloudProcess
+    down: dict[str, ExitStack] = field(default_factory=dict)
 
     async def send(self, messages: Mapping[str, list[Message]], **settings: str) -> None:
         """Send every session's messages, one session after another."""
@@ -59,6 +60,10 @@ class Stack:
         counters = self.cloud.control.read_counters()
         return count_operations(counters, f"servicebus.{region}", "complete")
 
+    def has_pending(self) -> bool:
+        """Whether an output is to be sent yet, or to be acknowledged."""
+        return any(entry.get("pending") for own in self.entries().values() for entry in own)
+
     def entries(self) -> dict[str, list[StoredDocument]]:
         """Every session's entries, in order, read with plain azure-cosmos."""
         with self.cloud.open_container() as container:
@@ -69,23 +74,6 @@ class Stack:
             for document in sorted(found, key=lambda d: (d["session"], d["id"])):
                 by_session.setdefault(document["session"], []).append(document)
         return by_session
-
-
-@dataclass
-class SagaStack:
-    """Two regions with a host and a task hub each, over one journal, as they are in Azure.
-
-    A region can be killed and started again, with what is in its task hub.
-    """
-
-    cloud: CloudProcess
-    down: dict[str, ExitStack] = field(default_factory=dict)
-
-    @property
-    def hubs(self) -> Mapping[str, str]:
-        """The address of each region's task hub."""
-        hubs: Mapping[str, str] = self.cloud.contract["durable"]
-        return hubs
 
     def kill(self, region: str) -> None:
         """Kill a region's host; its task hub is out of reach from then on."""
@@ -129,13 +117,6 @@ def running_stack(logs: Path, **settings: str) -> Iterator[Stack]:
         yield Stack(cloud)
 
 
-@contextmanager
-def running_sagas(logs: Path, **settings: str) -> Iterator[SagaStack]:
-    """Both regions for one `with` block; settings override those of the config."""
-    with running_cloud(logs=logs, settings=settings) as cloud:
-        yield SagaStack(cloud)
-
-
 def flights(sessions: int, each: int) -> dict[str, list[Message]]:
     """Serial statuses of made-up aircraft."""
     return {
@@ -155,19 +136,43 @@ def status(session: str, n: int) -> Message:
     return Message(derive_id(session, str(n)), session, "flight.status", body.encode(), number)
 
 
+def broken(session: str) -> Message:
+    """The first status of an aircraft as no aircraft has it."""
+    number = Number(GROUP, 0, 0)
+    return Message(derive_id(session, "bad"), session, "flight.status", b'{"at":1}', number)
+
+
+def shot(game: str, n: int, position: int) -> Message:
+    """The n-th shot in a game, which its scoreboard is told of."""
+    body = b'{"position":%d}' % position
+    return Message(derive_id(game, str(n)), game, "range.fire", body, Number(GROUP, 0, n))
+
+
+def assert_every_shot_is_told(
+    entries: Mapping[str, list[StoredDocument]], shots: Mapping[str, list[Message]]
+) -> None:
+    """The scoreboard of each game was told of every shot, once and in order."""
+    for game, own in shots.items():
+        scores = select_completed(entries[f"{game}/score"])
+        assert [one["sequence"] for e in scores for one in e["identities"]] == [*range(len(own))]
+        assert sum(scores[-1]["state"].values()) == len(own)
+
+
 def assert_once_and_in_order(
     entries: Mapping[str, list[StoredDocument]], sent: Mapping[str, list[Message]]
 ) -> None:
     """Each journal's effects are exactly what was sent; every entry builds on the one before."""
-    assert {s: effects(found) for s, found in entries.items()} == {
-        s: [(m.id, digest_content(m.type, m.body)) for m in messages]
-        for s, messages in sent.items()
-    }
+    assert {s: effects(found) for s, found in entries.items()} == expect_effects(sent)
     for found in entries.values():
         assert [e["id"] for e in found] == [f"{n:012d}" for n in range(len(found))]
         done = select_completed(found)
         applied = accumulate(len(entry["identities"]) for entry in done)
         assert [entry["state"]["events"] for entry in done] == list(applied)
+
+
+def expect_effects(sent: Mapping[str, list[Message]]) -> dict[str, list[tuple[Any, Any]]]:
+    """The effects that messages are to have, by session, in order."""
+    return {s: [(m.id, digest_content(m.type, m.body)) for m in own] for s, own in sent.items()}
 
 
 def effects(entries: list[StoredDocument]) -> list[tuple[Any, Any]]:

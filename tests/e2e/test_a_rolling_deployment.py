@@ -18,14 +18,15 @@ import pytest
 from cli.folders import ROOT, package_app
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from shared.domain.message import Message, Number, derive_id, digest_content
+from shared.domain.message import Message
 from tests.e2e.stack import (
-    GROUP,
     REGIONS,
-    SagaStack,
     Stack,
+    assert_every_shot_is_told,
     effects,
+    expect_effects,
     select_completed,
+    shot,
     status,
 )
 
@@ -104,26 +105,18 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 def wave(number: int) -> dict[str, list[Message]]:
     """The next messages of every session: of some pure handlers, and of some with outputs."""
     first = number * EACH_WAVE
-    shot = b'{"position":%d}' % (number % 100)
     flights = {s: [status(s, n) for n in range(first, first + EACH_WAVE)] for s in SESSIONS}
-    shots = {
-        game: [
-            Message(
-                derive_id(game, str(number)), game, "range.fire", shot, Number(GROUP, 0, number)
-            )
-        ]
-        for game in GAMES
-    }
+    shots = {game: [shot(game, number, number % 100)] for game in GAMES}
     return flights | shots
 
 
 def retry_faults(stack: Stack) -> list[str]:
     """Have what the old code refused run again, as an operator would; returns the reasons."""
-    app = SagaStack(stack.cloud)
-    _, listed = app.ask("east", "faults?kind=halt")
+    _, listed = stack.ask("east", "faults?kind=halt")
     decision = {"action": "retry", "who": "Ada", "why": "both regions have the new code"}
     for one in listed["standstills"]:
-        assert app.ask("east", f"sessions/{one['session']}/resolution", "POST", decision)[0] == 200
+        path = f"sessions/{one['session']}/resolution"
+        assert stack.ask("east", path, "POST", decision)[0] == 200
     return [one["cause"] for one in listed["standstills"]]
 
 
@@ -170,9 +163,7 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
 
     def is_quiet() -> bool:
         reasons.extend(retry_faults(stack))
-        return stack.left_in_queues() == 0 and not any(
-            entry.get("pending") for own in stack.entries().values() for entry in own
-        )
+        return stack.left_in_queues() == 0 and not stack.has_pending()
 
     await asyncio.to_thread(until, is_quiet, seconds=120, what="the end of the work")
 
@@ -181,21 +172,14 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
     entries = stack.entries()
     # P1, P2, P3: each message has one effect, in order, and it is the message that was sent.
     # One that was refused at first and retried counts once.
-    assert {name: effects(entries[name]) for name in sent} == {
-        name: [(m.id, digest_content(m.type, m.body)) for m in own] for name, own in sent.items()
-    }
+    assert {name: effects(entries[name]) for name in sent} == expect_effects(sent)
     for session in SESSIONS:
         last = select_completed(entries[session])[-1]
         assert last["model"] == ["Aircraft", 2]
         assert (last["state"]["events"], last["state"]["cancellations"]) == (len(sent[session]), 0)
         assert entries[session][0]["model"] == ["Aircraft", 1]
     # P4, P5: the outputs of every entry were sent, once each and in order.
-    for game in GAMES:
-        scores = select_completed(entries[f"{game}/score"])
-        told = [one["sequence"] for e in scores for one in e["identities"]]
-        score = scores[-1]["state"]
-        assert told == list(range(len(sent[game])))
-        assert score["hits"] + score["misses"] == len(sent[game])
+    assert_every_shot_is_told(entries, {game: sent[game] for game in GAMES})
     # P7: no delivery was given back or lost, and a deployment has little sent again: outputs of
     # which a stopped host had no time to say that they were sent, and copies that a region took
     # later than a sender waits for it. The report of what old code could not read is sent once.

@@ -1,29 +1,20 @@
 """A deep session is paid for by the fold, and a fold is what its calls gathered."""
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from local.testing.patience import until
-from shared.domain.message import digest_content
-from tests.e2e.stack import Stack, effects, flights, running_stack
+from tests.e2e.stack import REGIONS, Stack, effects, expect_effects, flights
 
 pytestmark = pytest.mark.e2e
 
-REGIONS = ("east", "west")
 SESSIONS = 3
 EACH = 60
 MESSAGES = SESSIONS * EACH
 # A fold holds what came during the write before it, so folds differ in size.
 WRITES_MAX = MESSAGES // 3
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with running_stack(tmp_path, LOCKSTEP_SWEEP_SCHEDULE="0 0 0 1 1 *") as stack:
-        yield stack
+SETTINGS = {"LOCKSTEP_SWEEP_SCHEDULE": "0 0 0 1 1 *"}
 
 
 @pytest.mark.proof
@@ -42,10 +33,7 @@ async def test_calls_share_writes_and_every_message_is_applied_once_in_order(
 
     assert sum(stack.ended("cosmos.journal", "batch").values()) <= WRITES_MAX
     entries = stack.entries()
-    assert {s: effects(found) for s, found in entries.items()} == {
-        s: [(m.id, digest_content(m.type, m.body)) for m in messages]
-        for s, messages in sent.items()
-    }
+    assert {s: effects(found) for s, found in entries.items()} == expect_effects(sent)
     for found in entries.values():
         assert found[-1]["state"]["events"] == EACH
         assert [cursor["next"] for cursor in found[-1]["cursors"].values()] == [EACH]

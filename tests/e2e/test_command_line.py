@@ -11,8 +11,8 @@ from cli.__main__ import main
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from proof.testbed.kept import KEY
-from shared.domain.message import Message, Number, derive_id
-from tests.e2e.stack import GROUP, REGIONS, SagaStack, Stack, status
+from shared.domain.message import Message, derive_id
+from tests.e2e.stack import REGIONS, Stack, broken, status
 
 pytestmark = pytest.mark.e2e
 
@@ -26,12 +26,6 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
         monkeypatch.setenv("LOCKSTEP_KEY", KEY)
         monkeypatch.setenv("LOCKSTEP_WHO", "Ada")
         yield Stack(cloud)
-
-
-def bad(session: str, n: int = 0) -> Message:
-    """A status that no aircraft has."""
-    number = Number(GROUP, 0, n)
-    return Message(derive_id(session, "bad"), session, "flight.status", b'{"at":1}', number)
 
 
 @pytest.fixture
@@ -50,7 +44,7 @@ async def test_an_operator_needs_the_command_line_alone(
     stack: Stack, ask: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["N1", "N/2", "-"]
-    await stack.send({name: [bad(name), *(status(name, n) for n in (1, 2))] for name in names})
+    await stack.send({name: [broken(name), *(status(name, n) for n in (1, 2))] for name in names})
     until(lambda: len(ask("faults")["standstills"]) == 3, seconds=90, what="three halts")
     assert [one["session"] for one in ask("sessions", "N")["sessions"]] == ["N/2", "N1"]
     until(
@@ -159,8 +153,7 @@ async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
 
 
 async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
-    http = SagaStack(stack.cloud)
-    started, _ = http.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
+    started, _ = stack.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
     assert started == 202
 
     until(lambda: ask("sagas", "O-1")["state"] == "compensated", seconds=90, what="turning back")

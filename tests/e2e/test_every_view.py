@@ -26,8 +26,8 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
-from tests.e2e.stack import SagaStack, Stack, status
-from tests.e2e.test_operations_page import browser, find_violations, open_page
+from tests.e2e.stack import Stack, broken, status
+from tests.e2e.test_operations_page import browser, look, open_page
 
 __all__ = ["browser"]
 
@@ -48,14 +48,6 @@ def folder(tmp_path: Path) -> Path:
     chosen = Path(os.environ.get("LOCKSTEP_SCREENSHOTS") or tmp_path)
     chosen.mkdir(parents=True, exist_ok=True)
     return chosen
-
-
-async def look(page: Page, name: str, folder: Path) -> None:
-    """Axe finds nothing on the page, in both themes; a picture of each is kept."""
-    for theme in ("light", "dark"):
-        await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-        await page.screenshot(path=folder / f"{name}-{theme}.png", full_page=True)
-        assert await find_violations(page) == []
 
 
 @asynccontextmanager
@@ -131,13 +123,13 @@ async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder
             await look(page, "failover", folder)
 
 
-def is_reserved(sagas: SagaStack, key: str, state: str) -> bool:
+def is_reserved(sagas: Stack, key: str, state: str) -> bool:
     """Whether a saga has an answer to its reservation, and stands in a state."""
     saga = sagas.saga("west", key)
     return saga["state"] == state and saga["steps"][1]["outcome"] is not None
 
 
-async def look_at_sagas(page: Page, open_view: OpenView, sagas: SagaStack, folder: Path) -> None:
+async def look_at_sagas(page: Page, open_view: OpenView, sagas: Stack, folder: Path) -> None:
     """One saga waits for approval, another one was turned back; both are in the list."""
     stock, lines = {"quantity": 2}, [{"product": "p", "quantity": 2}]
     sagas.ask("west", "sessions/stock%3Ap/messages?type=stock.receive", "POST", stock)
@@ -162,8 +154,7 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         for number in range(3):
             session = f"N1422{number}"
             sent = [status(session, n) for n in range(4)]
-            bad = Message(derive_id(session), session, "flight.status", b'{"at":1}', sent[0].number)
-            await stack.send({session: [bad, *sent[1:]]})
+            await stack.send({session: [broken(session), *sent[1:]]})
         await stack.send({"N777UA": [status("N777UA", n) for n in range(25)]})
         stray = Message(derive_id("stray"), "N999", "flight.status", status("N999", 0).body)
         await stack.put("west", stray)
@@ -186,7 +177,7 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await open_view("/sessions", prefix="N")
         await expect(page.get_by_role("link", name="N777UA")).to_be_visible()
         await look(page, "sessions", folder)
-        await look_at_sagas(page, open_view, SagaStack(cloud), folder)
+        await look_at_sagas(page, open_view, stack, folder)
         await open_view("/sagas", state="nonsense")
         await look(page, "problem", folder)
 

@@ -12,8 +12,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from shared.domain.message import Message, derive_id
-from tests.e2e.stack import Stack, status
+from tests.e2e.stack import Stack, broken, status
 
 pytestmark = pytest.mark.e2e
 
@@ -44,17 +43,13 @@ async def open_page(browser: Browser, **options: Any) -> Page:
     return page
 
 
-async def find_violations(page: Page) -> list[str]:
-    """What axe finds wrong on a page, by the name of the rule and the place."""
-    found = (await Axe().run(page)).response["violations"]
-    return [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]]
-
-
-async def look(page: Page, theme: str, name: str, folder: Path) -> None:
-    """Look at a page by axe in one theme, and keep a picture of it among the test's files."""
-    await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    await page.screenshot(path=folder / f"{name}-{theme}.png", full_page=True)
-    assert await find_violations(page) == []
+async def look(page: Page, name: str, folder: Path) -> None:
+    """Axe finds nothing on the page, in both themes; a picture of each is kept."""
+    for theme in ("light", "dark"):
+        await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        await page.screenshot(path=folder / f"{name}-{theme}.png", full_page=True)
+        found = (await Axe().run(page)).response["violations"]
+        assert [f"{rule['id']}: {node['html']}" for rule in found for node in rule["nodes"]] == []
 
 
 async def preview(page: Page, action: str, who: str, why: str) -> None:
@@ -70,7 +65,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
     with running_cloud(logs=tmp_path, settings={}) as cloud:
         stack = Stack(cloud)
         sent = [status(SESSION, n) for n in range(4)]
-        bad = Message(derive_id("bad"), SESSION, "flight.status", b'{"at":1}', sent[0].number)
+        bad = broken(SESSION)
         await stack.send({SESSION: [bad, *sent[1:]]})
         until(lambda: len(stack.entries().get(SESSION, [])) == 4, seconds=90, what="parking")
         page = await open_page(browser)
@@ -78,8 +73,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
 
         await page.goto(start)
         await expect(page.get_by_text("flight: Field required")).to_be_visible()
-        for theme in ("light", "dark"):
-            await look(page, theme, "overview", tmp_path)
+        await look(page, "overview", tmp_path)
 
         # Two operators look at the same fault, and both carry out a retry.
         other = await open_page(browser)
@@ -93,17 +87,16 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         assert [e["resolution"]["who"] for e in decisions] == ["Ada"]
 
         await page.get_by_role("link", name=SESSION).click()
-        for theme in ("light", "dark"):
-            await look(page, theme, "session", tmp_path)
+        await look(page, "session", tmp_path)
         await page.get_by_label("Body of the message").fill(GOOD_BODY)
         await page.get_by_label("Who edits").fill("Ada")
         await page.get_by_label("Reason").fill("the producer was wrong")
         await page.get_by_role("button", name="Preview edit").click()
         await expect(page.get_by_text('{"at":1}')).to_be_visible()
-        await look(page, "dark", "preview", tmp_path)
+        await look(page, "preview", tmp_path)
         await page.get_by_role("button", name="Carry out").click()
         await expect(page.get_by_text("1 of 1 done")).to_be_visible()
-        await look(page, "light", "outcomes", tmp_path)
+        await look(page, "outcomes", tmp_path)
 
         entries = stack.entries()[SESSION]
         completed = [e for e in entries if e["status"] == "completed"]
@@ -115,4 +108,4 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         await page.get_by_role("link", name="What stands still now").click()
         await expect(page.get_by_text("Nothing stands still.")).to_be_visible()
         await page.get_by_role("link", name="Sagas", exact=True).click()
-        await look(page, "light", "sagas", tmp_path)
+        await look(page, "sagas", tmp_path)

@@ -1,14 +1,11 @@
 """What a message costs when nothing fails, counted exactly by the stores themselves."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from local.testing.answers import KEY, request
 from local.testing.patience import eventually, until
 from proof.testbed.cloud import CALLS_SETTING
-from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
+from tests.e2e.stack import Stack, assert_once_and_in_order, flights
 
 pytestmark = pytest.mark.e2e
 
@@ -17,15 +14,10 @@ EACH = 10
 MESSAGES = SESSIONS * EACH
 # Queries of a process that is asked for its health: the question itself, and its look at the start.
 LOOK = 2
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    # Timers cost queries per run, not per message: here they are switched off.
-    timers = {f"AzureWebJobs_{name}_Disabled": "true" for name in ("sweep", "compact")}
-    # With one call of a session at a time nothing is folded, whatever waits.
-    with running_stack(tmp_path, **timers, **{CALLS_SETTING: "1"}) as stack:
-        yield stack
+# Timers cost queries per run, not per message: here they are switched off. With one call of a
+# session at a time nothing is folded, whatever waits.
+TIMERS = {f"AzureWebJobs_{name}_Disabled": "true" for name in ("sweep", "compact")}
+SETTINGS = {**TIMERS, CALLS_SETTING: "1"}
 
 
 async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli.folders import ROOT, write_app
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from tests.e2e.stack import SagaStack, Stack
+from tests.e2e.stack import Stack
 
 pytestmark = pytest.mark.e2e
 
@@ -75,12 +75,11 @@ def scheduled(stack: Stack) -> list[int]:
 def test_a_reminder_comes_once_at_its_time_and_not_at_all_when_it_was_cancelled(
     stack: Stack,
 ) -> None:
-    http = SagaStack(stack.cloud)
     for session, kinds in (("unpaid", ["place"]), ("paid", ["place", "pay"])):
         for kind in kinds:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             path = f"sessions/{session}/messages?type=order.{kind}&time={now}"
-            assert http.ask("west", path, "POST", {})[0] == 202
+            assert stack.ask("west", path, "POST", {})[0] == 202
     until(
         lambda: scheduled(stack) == [2, 2] and len(stack.entries().get("paid", [])) == 2,
         seconds=60,

@@ -1,37 +1,35 @@
 """Sagas on real hosts: one region dies with sagas under way, the other walks them to their ends."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.testing.patience import until
-from tests.e2e.stack import REGIONS, SagaStack, running_sagas
+from tests.e2e.stack import REGIONS, Stack
 
 pytestmark = pytest.mark.e2e
 
+SETTINGS = {"LOCKSTEP_LEASE_SECONDS": "2"}
 LINES = [{"product": "p", "quantity": 10}]
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Iterator[SagaStack]:
-    with running_sagas(tmp_path, LOCKSTEP_LEASE_SECONDS="2") as stack:
-        stack.ask(
-            "east", "sessions/stock%3Ap/messages?type=stock.receive", "POST", {"quantity": 100}
-        )
-        stack.ask(
-            "east", "sessions/account%3Aada/messages?type=account.deposit", "POST", {"amount": 99}
-        )
-        until(
-            lambda: bool(stack.state("east", "stock:p") and stack.state("east", "account:ada")),
-            seconds=120,
-            what="the first deliveries",
-        )
-        yield stack
+def shop(stack: Stack) -> Stack:
+    """A stack with goods for sale, and a customer with money."""
+    for session, kind, body in (
+        ("stock%3Ap", "stock.receive", {"quantity": 100}),
+        ("account%3Aada", "account.deposit", {"amount": 99}),
+    ):
+        stack.ask("east", f"sessions/{session}/messages?type={kind}", "POST", body)
+    until(
+        lambda: bool(stack.state("east", "stock:p") and stack.state("east", "account:ada")),
+        seconds=120,
+        what="the first deliveries",
+    )
+    return stack
 
 
-def ended(stack: SagaStack, region: str, key: str) -> dict[str, Any]:
+def ended(stack: Stack, region: str, key: str) -> dict[str, Any]:
     """A saga as a region sees it at its end."""
     until(
         lambda: stack.saga(region, key)["state"] not in ("awaited", "running"),
@@ -41,13 +39,14 @@ def ended(stack: SagaStack, region: str, key: str) -> dict[str, Any]:
     return stack.saga(region, key)
 
 
-def is_waiting(stack: SagaStack, region: str, key: str) -> bool:
+def is_waiting(stack: Stack, region: str, key: str) -> bool:
     """Whether an order has its goods and waits for approval."""
     steps = {step["name"]: step["outcome"] for step in stack.saga(region, key)["steps"]}
     return steps["reserve.p"] == "done" and steps["charge"] is None
 
 
-def test_a_saga_is_started_once_told_adopted_and_never_harmed(stack: SagaStack) -> None:
+def test_a_saga_is_started_once_told_adopted_and_never_harmed(shop: Stack) -> None:
+    stack = shop
     # From both regions at once, and with other content.
     assert [stack.start_saga(region, "plain", lines=LINES)[0] for region in REGIONS] == [202, 202]
     status, problem = stack.start_saga("west", "plain", lines=LINES, amount=11)

@@ -9,15 +9,11 @@ from local.testing.patience import until
 from proof.testbed.cloud import ROOT, running_cloud
 from proof.testbed.command import RunFailed
 from proof.testbed.regions import keep_config
-from shared.domain.message import Message, Number, derive_id
-from tests.e2e.stack import GROUP, Stack, assert_once_and_in_order, flights
+from tests.e2e.stack import Stack, assert_once_and_in_order, flights, shot
 
 pytestmark = pytest.mark.e2e
 
 CONFIG = ROOT / "local.config.json"
-SHOT = Message(
-    derive_id("game"), "game", "range.fire", b'{"position":3}', Number(GROUP, 0, 0)
-)  # the handler sends its outcome to the session of the score
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ async def test_three_copies_have_one_effect_and_its_output_reaches_three_regions
 ) -> None:
     sent = flights(sessions=4, each=5)
 
-    await stack.send({**sent, "game": [SHOT]}, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
+    await stack.send({**sent, "game": [shot("game", 0, 3)]}, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
     done = dict.fromkeys(("east", "west", "north"), 4 * 5 + 2)
     until(
         lambda: {region: stack.completed(region) for region in stack.cloud.regions} == done,

@@ -1,8 +1,6 @@
 """What JMS sends for text cannot be bound: its deliveries end, and the sweep names its end."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +11,12 @@ from local.testing.patience import until
 from shared.adapters.service_bus import to_service_bus
 from shared.domain import wire
 from shared.domain.message import Message
-from tests.e2e.stack import Stack, running_stack, status
+from tests.e2e.stack import REGIONS, Stack, status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS = ("N001", "N002")
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with running_stack(tmp_path, LOCKSTEP_SWEEP_SCHEDULE="*/2 * * * * *") as stack:
-        yield stack
+SETTINGS = {"LOCKSTEP_SWEEP_SCHEDULE": "*/2 * * * * *"}
 
 
 def as_jms_sends_it(message: Message) -> AmqpAnnotatedMessage:
@@ -39,7 +32,7 @@ def as_jms_sends_it(message: Message) -> AmqpAnnotatedMessage:
 async def test_it_becomes_a_fault_with_the_brokers_reason_and_what_follows_is_parked(
     stack: Stack,
 ) -> None:
-    for region in ("east", "west"):
+    for region in REGIONS:
         connection = stack.cloud.contract["servicebus"][region]
         async with (
             ServiceBusClient.from_connection_string(connection) as client,
@@ -58,5 +51,5 @@ async def test_it_becomes_a_fault_with_the_brokers_reason_and_what_follows_is_pa
         assert "MaxDeliveryCountExceeded" in ends["faulted"]["reason"]
         body = json.loads(ends["faulted"]["message"]["body"])
         assert body == json.loads(status(session, 0).body)
-    for region in ("east", "west"):
+    for region in REGIONS:
         assert sum(stack.ended(f"servicebus.{region}", "abandon").values()) <= 2 * 750

@@ -1,45 +1,30 @@
 """`GET /api/faults` of the real app on the local host: page by page, at a price, and resolved."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from local.testing.patience import until
-from proof.testbed.cloud import running_cloud
-from shared.domain.message import Message, Number, derive_id
-from tests.e2e.stack import GROUP, SagaStack, Stack
+from tests.e2e.stack import Stack, broken, shot
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS = 12
 # As docs/reference.md says: for a page of four halts a search of eleven records, and four heads.
 PAGE_UNITS_MAX = 10 + 11 * 0.2 + 4 * 5
+SETTINGS = {"LOCKSTEP_SWEEP_SCHEDULE": "0 0 0 1 1 *"}
 DECISION = {"action": "skip", "who": "Ada", "why": "no flight at all", "at": 0}
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[tuple[Stack, SagaStack]]:
-    with running_cloud(logs=tmp_path, settings={"LOCKSTEP_SWEEP_SCHEDULE": "0 0 0 1 1 *"}) as cloud:
-        yield Stack(cloud), SagaStack(cloud)
-
-
-def broken(session: str) -> Message:
-    """A status that no aircraft has."""
-    number = Number(GROUP, 0, 0)
-    return Message(derive_id(session), session, "flight.status", b'{"at":1}', number)
-
-
-def list_all(http: SagaStack, kind: str = "halt") -> list[dict[str, Any]]:
+def list_all(stack: Stack, kind: str = "halt") -> list[dict[str, Any]]:
     """Every page, as a caller follows them."""
     found: list[dict[str, Any]] = []
     path = f"faults?kind={kind}&limit=4"
     while True:
-        status, document = http.ask("west", path)
+        status, document = stack.ask("west", path)
         assert status == 200, document
         found += document["standstills"]
         if document["after"] is None:
@@ -53,44 +38,37 @@ def await_acknowledgements(stack: Stack) -> None:
     An entry that is written again, as when its copy is acknowledged, moves to the first page: who
     pages meanwhile does not see it.
     """
-    until(
-        lambda: not any(e.get("pending") for own in stack.entries().values() for e in own),
-        seconds=60,
-        what="acknowledging every copy",
-    )
+    until(lambda: not stack.has_pending(), seconds=60, what="acknowledging every copy")
 
 
-async def test_every_halt_is_on_one_page_until_it_is_resolved(
-    cloud: tuple[Stack, SagaStack],
-) -> None:
-    stack, http = cloud
+async def test_every_halt_is_on_one_page_until_it_is_resolved(stack: Stack) -> None:
     sessions = [f"N{number:03d}" for number in range(SESSIONS)]
     await stack.send({session: [broken(session)] for session in sessions})
     until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
     await_acknowledgements(stack)
 
-    listed = list_all(http)
+    listed = list_all(stack)
 
     assert sorted(one["session"] for one in listed) == sessions
     assert all("flight: Field required" in one["cause"] for one in listed), listed
     assert listed[0]["verbs"][2] == {"action": "skip", "at": 0}
     path = listed[0]["resolution"]
-    status, answer = http.ask("east", path, "POST", DECISION)
+    status, answer = stack.ask("east", path, "POST", DECISION)
     assert (status, answer["entry"]["resolution"]) == (200, DECISION)
-    status, answer = http.ask("west", path, "POST", DECISION)
+    status, answer = stack.ask("west", path, "POST", DECISION)
     assert (status, answer["type"]) == (409, "NotHalted")
-    assert sorted(one["session"] for one in list_all(http)) == sorted(
+    assert sorted(one["session"] for one in list_all(stack)) == sorted(
         {*sessions} - {listed[0]["session"]}
     )
     spent = []
     for _ in range(5):
         before = units(stack)
-        http.ask("west", "faults?limit=4")
+        stack.ask("west", "faults?limit=4")
         spent.append(units(stack) - before)
     # A sweep may have asked meanwhile.
     assert 0 < min(spent) < PAGE_UNITS_MAX
     for query in ("limit=0", "limit=ten", "after=yesterday", "kind=odd", "page=2"):
-        status, answer = http.ask("west", f"faults?{query}")
+        status, answer = stack.ask("west", f"faults?{query}")
         assert (status, answer["type"]) == (400, "InvalidMessage")
 
 
@@ -101,24 +79,17 @@ def units(stack: Stack) -> float:
 
 
 @pytest.mark.proof
-async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(
-    cloud: tuple[Stack, SagaStack],
-) -> None:
-    stack, http = cloud
+async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(stack: Stack) -> None:
     games = [f"g{number}" for number in range(SESSIONS)]
-    number = Number(GROUP, 0, 0)
-    beyond = b'{"position":-1}'
-    await stack.send(
-        {game: [Message(derive_id(game), game, "range.fire", beyond, number)] for game in games}
-    )
+    await stack.send({game: [shot(game, 0, -1)] for game in games})
     until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
     await_acknowledgements(stack)
-    paths = {one["session"]: one["resolution"] for one in list_all(http)}
+    paths = {one["session"]: one["resolution"] for one in list_all(stack)}
 
     # Each region's app is asked for another body, so that what won can be told by its effect.
     def decide(region: str, game: str, place: int) -> tuple[int, Any]:
         decision = {**DECISION, "action": "edit", "body": {"position": place}}
-        status, answer = http.ask(region, paths[game], "POST", decision)
+        status, answer = stack.ask(region, paths[game], "POST", decision)
         return status, answer
 
     with ThreadPoolExecutor(2) as people:

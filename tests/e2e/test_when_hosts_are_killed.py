@@ -2,14 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from local.testing.patience import until
 from shared.domain.message import Message
-from tests.e2e.stack import Stack, assert_once_and_in_order, flights, running_stack
+from tests.e2e.stack import Stack, assert_once_and_in_order, flights
 from tests.sizes import IS_PROOF
 
 pytestmark = pytest.mark.e2e
@@ -19,13 +17,7 @@ ROUNDS, STRUCK, SESSIONS = (10, 3, 40) if IS_PROOF else (2, 1, 10)
 ROUNDS_MAX = 20
 SEED = 2013
 WAVE = 5
-DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "2"}
-
-
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[Stack]:
-    with running_stack(tmp_path, **DELAY) as stack:
-        yield stack
+SETTINGS = DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "2"}
 
 
 async def test_nothing_is_lost_doubled_or_reordered(stack: Stack) -> None:

@@ -7,20 +7,17 @@ import pytest
 
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from shared.domain.message import Message, digest_content
-from tests.e2e.stack import REGIONS, Stack, effects, flights
+from shared.domain.message import Message
+from tests.e2e.stack import REGIONS, Stack, effects, expect_effects, flights
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SESSIONS, BEFORE, SETTLED, SENT = 3, 4, 7, 8
 
 
-def expected(sent: dict[str, list[Message]], each: int) -> dict[str, list[tuple[str, str]]]:
-    """What the journal says of the first messages of every session."""
-    return {
-        session: [(m.id, digest_content(m.type, m.body)) for m in own[:each]]
-        for session, own in sent.items()
-    }
+def first(each: int) -> dict[str, list[Message]]:
+    """The first messages of every session."""
+    return {session: own[:each] for session, own in flights(SESSIONS, SENT).items()}
 
 
 def processed(stack: Stack) -> dict[str, list[tuple[str, str]]]:
@@ -30,10 +27,9 @@ def processed(stack: Stack) -> dict[str, list[tuple[str, str]]]:
 
 async def send_and_settle(stack: Stack, each: int) -> None:
     """Send the first messages of every session, whether or not they were sent before."""
-    sent = {session: own[:each] for session, own in flights(SESSIONS, SENT).items()}
-    await stack.send(sent)
+    await stack.send(first(each))
     until(
-        lambda: processed(stack) == expected(sent, each) and stack.left_in_queues() == 0,
+        lambda: processed(stack) == expect_effects(first(each)) and stack.left_in_queues() == 0,
         seconds=60,
         what=f"the processing of {each} messages of each session",
     )
@@ -72,7 +68,7 @@ async def test_a_restored_journal_has_what_was_committed_and_takes_the_rest_agai
         # waits behind the messages that the journal forgot and that are in no queue any more.
         sessions = set(flights(SESSIONS, SENT))
         until(lambda: waiting(restored) == sessions, seconds=60, what="the gap of each session")
-        assert processed(restored) == expected(flights(SESSIONS, SENT), BEFORE)
+        assert processed(restored) == expect_effects(first(BEFORE))
 
         # The whole source again: the first ones are copies, the others are processed, once.
         await send_and_settle(restored, SENT)

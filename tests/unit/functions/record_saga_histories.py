@@ -15,31 +15,31 @@ from google.protobuf.json_format import MessageToJson  # type: ignore[import-unt
 
 from local.testing.patience import until
 from shared.domain.saga.plan import instance_of
-from tests.e2e.stack import SagaStack, running_sagas
+from tests.e2e.stack import Stack, running_stack
 
 HISTORIES = Path(__file__).parent / "saga_histories"
 LINES = [{"product": "p", "quantity": 10}, {"product": "q", "quantity": 1}]
 
 
-def completed(stack: SagaStack) -> str:
+def completed(stack: Stack) -> str:
     """Every step is done; the answer is the region that walked."""
     stack.start_saga("east", "completed", lines=LINES)
     return "east"
 
 
-def sold_out(stack: SagaStack) -> str:
+def sold_out(stack: Stack) -> str:
     """One of two reservations is refused."""
     stack.start_saga("east", "sold_out", lines=[*LINES, {"product": "none", "quantity": 1}])
     return "east"
 
 
-def timed_out(stack: SagaStack) -> str:
+def timed_out(stack: Stack) -> str:
     """Nobody approves in time."""
     stack.start_saga("east", "timed_out", lines=LINES, approval_seconds=1)
     return "east"
 
 
-def adopted(stack: SagaStack) -> str:
+def adopted(stack: Stack) -> str:
     """The region that walked dies, and the other one hears of the approval."""
     stack.start_saga("east", "adopted", lines=LINES, approval_seconds=600)
     stack.kill("east")
@@ -51,7 +51,7 @@ def main() -> None:
     """Record every course that has no file."""
     with (
         tempfile.TemporaryDirectory() as logs,
-        running_sagas(Path(logs), LOCKSTEP_LEASE_SECONDS="2") as stack,
+        running_stack(Path(logs), LOCKSTEP_LEASE_SECONDS="2") as stack,
     ):
         for product in ("p", "q"):
             path = f"sessions/stock%3A{product}/messages?type=stock.receive"
@@ -64,11 +64,11 @@ def main() -> None:
                 record(stack, course)
 
 
-def record(stack: SagaStack, course: Callable[[SagaStack], str]) -> None:
+def record(stack: Stack, course: Callable[[Stack], str]) -> None:
     """Let a course run to its end and keep its history."""
     name = course.__name__
     region = course(stack)
-    with grpc.insecure_channel(stack.hubs[region]) as channel:
+    with grpc.insecure_channel(stack.cloud.contract["durable"][region]) as channel:
         stub = stubs.TaskHubSidecarServiceStub(channel)  # type: ignore[no-untyped-call]
         until(lambda: is_over(stub, name), seconds=60, what=f"the end of {name}")
         request = pb.StreamInstanceHistoryRequest(instanceId=instance_of(name))
