@@ -65,15 +65,17 @@ class Stack:
         return any(entry.get("pending") for own in self.entries().values() for entry in own)
 
     def entries(self) -> dict[str, list[StoredDocument]]:
-        """Every session's entries, in order, read with plain azure-cosmos."""
-        with self.cloud.open_container() as container:
-            found = container.query_items(
-                "SELECT * FROM c WHERE c.kind = 'entry'", enable_cross_partition_query=True
-            )
-            by_session: dict[str, list[StoredDocument]] = {}
-            for document in sorted(found, key=lambda d: (d["session"], d["id"])):
-                by_session.setdefault(document["session"], []).append(document)
+        """Every session's entries, in order."""
+        found = self.search("SELECT * FROM c WHERE c.kind = 'entry'")
+        by_session: dict[str, list[StoredDocument]] = {}
+        for document in sorted(found, key=lambda d: (d["session"], d["id"])):
+            by_session.setdefault(document["session"], []).append(document)
         return by_session
+
+    def search(self, query: str) -> list[StoredDocument]:
+        """What the journal holds, read with plain azure-cosmos."""
+        with self.cloud.open_container() as container:
+            return list(container.query_items(query, enable_cross_partition_query=True))
 
     def kill(self, region: str) -> None:
         """Kill a region's host; its task hub is out of reach from then on."""

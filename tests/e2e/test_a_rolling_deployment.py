@@ -9,7 +9,6 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -66,40 +65,32 @@ def write_new_app(folder: Path) -> Path:
     return folder
 
 
-@dataclass
-class Deployment:
-    """A folder that both regions' hosts start from, and what is published to it."""
+def roll(stack: Stack, folder: Path, app: Path) -> None:
+    """Put an app in the place of the one before, of which who runs sees nothing, and restart.
 
-    stack: Stack
-    folder: Path
+    The other region comes first and the first one last, under load.
+    """
+    folder.rename(folder.with_name("before"))
+    shutil.copytree(app, folder)
+    for region in ("west", "east"):
+        stack.cloud.control.act(region, "stop")
+        stack.cloud.control.act(region, "start")
+        began = stack.completed(region)
+        until(partial(works, stack, region, began), seconds=60, what=f"work in {region}")
 
-    def publish(self, app: Path) -> None:
-        """Put an app in the place of the one before; who runs does not see it."""
-        if self.folder.exists():
-            self.folder.rename(self.folder.with_name(f"before-{app.name}"))
-        shutil.copytree(app, self.folder)
 
-    def roll(self, app: Path) -> None:
-        """Deploy to the other region first and to the first one last, under load."""
-        self.publish(app)
-        for region in ("west", "east"):
-            self.stack.cloud.control.act(region, "stop")
-            self.stack.cloud.control.act(region, "start")
-            began = self.stack.completed(region)
-            until(partial(self.works, region, began), seconds=60, what=f"work in {region}")
-
-    def works(self, region: str, began: int) -> bool:
-        return self.stack.completed(region) > began
+def works(stack: Stack, region: str, began: int) -> bool:
+    return stack.completed(region) > began
 
 
 @pytest.fixture
-def deployment(tmp_path: Path) -> Iterator[Deployment]:
+def stack(tmp_path: Path) -> Iterator[Stack]:
     old, folder = os.environ.get("LOCKSTEP_OLD_APP"), tmp_path / "app"
     package_app(ROOT, tmp_path / "old")
     shutil.copytree(old or tmp_path / "old", folder, ignore=shutil.ignore_patterns(".*"))
     config = ("--config", str(ROOT / "local.config.json"))
     with running_cloud("--app", str(folder), *config, logs=tmp_path, settings=DELAY) as cloud:
-        yield Deployment(Stack(cloud), folder)
+        yield Stack(cloud)
 
 
 def wave(number: int) -> dict[str, list[Message]]:
@@ -132,17 +123,14 @@ def done_in(stack: Stack, region: str) -> dict[str, int]:
 
 def kept_beside_entries(stack: Stack) -> Counter[str]:
     """How many documents of each kind but entries the journal has."""
-    with stack.cloud.open_container() as container:
-        found = container.query_items(
-            "SELECT c.kind FROM c WHERE c.kind != 'entry'", enable_cross_partition_query=True
-        )
-        return Counter(document["kind"] for document in found)
+    found = stack.search("SELECT c.kind FROM c WHERE c.kind != 'entry'")
+    return Counter(document["kind"] for document in found)
 
 
 async def test_every_message_has_one_effect_in_order_with_old_and_new_code_together(
-    deployment: Deployment, tmp_path: Path
+    stack: Stack, tmp_path: Path
 ) -> None:
-    stack, new = deployment.stack, write_new_app(tmp_path / "new")
+    new = write_new_app(tmp_path / "new")
     sent: dict[str, list[Message]] = {name: [] for name in (*SESSIONS, *GAMES)}
 
     async def send(number: int) -> None:
@@ -152,7 +140,7 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
             sent[name] += own
 
     await send(0)
-    rolling = asyncio.create_task(asyncio.to_thread(deployment.roll, new))
+    rolling = asyncio.create_task(asyncio.to_thread(roll, stack, tmp_path / "app", new))
     number = 1
     while not rolling.done() and number < WAVES_MAX:
         await send(number)

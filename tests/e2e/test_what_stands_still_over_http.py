@@ -19,17 +19,16 @@ SETTINGS = {"LOCKSTEP_SWEEP_SCHEDULE": "0 0 0 1 1 *"}
 DECISION = {"action": "skip", "who": "Ada", "why": "no flight at all", "at": 0}
 
 
-def list_all(stack: Stack, kind: str = "halt") -> list[dict[str, Any]]:
+def list_all(stack: Stack) -> list[dict[str, Any]]:
     """Every page, as a caller follows them."""
     found: list[dict[str, Any]] = []
-    path = f"faults?kind={kind}&limit=4"
-    while True:
+    after: str | None = ""
+    while after is not None:
+        path = "faults?kind=halt&limit=4" + (f"&after={quote(after)}" if after else "")
         status, document = stack.ask("west", path)
         assert status == 200, document
-        found += document["standstills"]
-        if document["after"] is None:
-            return found
-        path = f"faults?kind={kind}&limit=4&after={quote(document['after'])}"
+        found, after = found + document["standstills"], document["after"]
+    return found
 
 
 def await_acknowledgements(stack: Stack) -> None:

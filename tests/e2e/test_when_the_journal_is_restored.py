@@ -37,11 +37,8 @@ async def send_and_settle(stack: Stack, each: int) -> None:
 
 def waiting(stack: Stack) -> set[str]:
     """The sessions in which messages wait behind a gap."""
-    with stack.cloud.open_container() as container:
-        found = container.query_items(
-            "SELECT c.session FROM c WHERE c.waiting = true", enable_cross_partition_query=True
-        )
-        return {document["session"] for document in found}
+    found = stack.search("SELECT c.session FROM c WHERE c.waiting = true")
+    return {document["session"] for document in found}
 
 
 async def test_a_restored_journal_has_what_was_committed_and_takes_the_rest_again(
