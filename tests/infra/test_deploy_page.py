@@ -9,7 +9,7 @@ PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
 
 def test_every_file_the_page_names_exists() -> None:
-    named = set(re.findall(r"infra/[\w.]+", PAGE))
+    named = set(re.findall(r"(?<!/)infra/[\w.]+", PAGE))
 
     assert {path.name for path in INFRA.iterdir()} <= {name.partition("/")[2] for name in named}
     assert {name for name in named if not (ROOT / name).exists()} == set()
