@@ -91,7 +91,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
         LINT,
         prove("unit", "-n", "2", "tests/unit", "tests/docs", "tests/contract", "tests/infra"),
         prove("emulator", "-n", "3", "emulator/tests"),
-        prove("scenarios", "-n", "2", "tests/scenarios", "tests/releases", "tests/model"),
+        prove("scenarios", "-n", "2", "tests/scenarios", "tests/releases"),
         prove("wire", "-n", "2", "tests/wire"),
         prove("spark", "tests/spark"),
         prove("e2e", "-n", "2", "tests/e2e"),
