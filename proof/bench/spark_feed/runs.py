@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -150,12 +148,6 @@ class FeedCloud:
     @property
     def held_bytes(self) -> int:
         return read_held_bytes(self.cloud.child.pid)
-
-
-def add_logs_argument(parser: ArgumentParser) -> None:
-    logs = Path(tempfile.gettempdir(), "bench-spark-logs")
-    what = "folder for what the cloud and the feeds log (default: %(default)s)"
-    parser.add_argument("--logs", type=Path, default=logs, metavar="DIR", help=what)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from statistics import median
 
 from proof.bench.systems import CLAIM_AND_UPDATE, EMPTY, ONE_CALL, OURS, SYSTEMS, System
@@ -28,7 +27,6 @@ from proof.bench.throughput.consuming import (
     Shape,
     with_host,
 )
-from proof.bench.throughput.profile import Profile, sample_system
 from proof.bench.throughput.sparse import SparseLoad, measure_lateness
 from proof.testbed.command import exit_status, parse_count, run_program, show_progress
 
@@ -36,7 +34,6 @@ SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 BARE_AIM, PATTERN_AIM = 0.7, 3.0
 BARE = "bare receiver"
 NAME_WIDTH = 20
-FUNCTIONS_SHOWN = 15
 
 # By contestant, one rate per round.
 type Rates = Mapping[str, Sequence[Rate]]
@@ -82,7 +79,6 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         )
     sparse = "1,000 sessions of one message over 30 s instead: how late each is settled"
     parser.add_argument("--sparse", action="store_true", help=sparse)
-    parser.add_argument("--no-profile", action="store_true", help="do not sample ours at the end")
     return parser.parse_args(words)
 
 
@@ -161,21 +157,6 @@ def compute_ratio(ours: Sequence[Rate], theirs: Sequence[Rate]) -> float:
     return median(own.per_second / other.per_second for own, other in pairs)
 
 
-def format_profile(rate: Rate, profile: Profile) -> Iterator[str]:
-    yield (
-        f"where the host's {rate.consumer_each * 1000:.2f} ms per message go "
-        f"({profile.samples} samples, {rate.per_second:.0f} msg/s while sampled)"
-    )
-    for title, shares, shown in (
-        ("by owner", profile.owners, len(profile.owners)),
-        ("by function, itself", profile.itself, FUNCTIONS_SHOWN),
-        ("by function of ours, with what it calls", profile.ours, FUNCTIONS_SHOWN),
-    ):
-        yield title
-        for name, share in islice(shares.items(), shown):
-            yield f"  {share:6.1%}{share * rate.consumer_each * 1000:7.2f} ms  {name}"
-
-
 def run(options: argparse.Namespace) -> int:
     shapes = options.shape or SHAPES
     latencies = Latencies(options.write_ms, options.read_ms, options.settle_ms)
@@ -192,9 +173,6 @@ def run(options: argparse.Namespace) -> int:
         rates = measure(shape, options.rounds, latencies)
         print("\n".join(format_table(shape, rates, OURS.name)))
         print("\n".join(compare_with_aims(rates)), end="\n\n")
-    if not options.no_profile:
-        show_progress(f"sampling {OURS.name}")
-        print("\n".join(format_profile(*sample_system(OURS, shapes[0]))))
     return 0
 
 

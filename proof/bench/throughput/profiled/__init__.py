@@ -1,1 +1,0 @@
-"""The app in proof/bench/throughput wraps another app to see where its time goes."""
