@@ -105,7 +105,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
         Step("mutants-by-seeds", (PYTHON, "-m", "tests.mutants")),
         Step("demo", make("demo", "ARGS=--fresh --plain")),
         Step("demo-saga", make("demo-saga")),
-        Step("chaos", make("chaos", "ARGS=--plain")),
+        Step("chaos", make("chaos")),
         Step("docs", make("docs")),
         Step("audit", make("audit")),
         Step("conformance", make("conformance")),

@@ -7,9 +7,7 @@ from heapq import merge
 from itertools import takewhile
 from pathlib import Path
 
-from rich.console import Console
-
-from proof.chaos.options import ChaosOptions
+from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.plan import plan_degradations, plan_outages
 from proof.chaos.run import check_run, run
 from proof.testbed.command import exit_status, parse_count, parse_positive, run_program
@@ -42,8 +40,8 @@ def main(words: Sequence[str]) -> int:
         print_plan(options)
         return 0
     if arguments.judge:
-        console = Console(highlight=False)
-        return exit_status("python -m proof.chaos", lambda: check_run(options, console))
+        files = RunFiles(options.data)
+        return exit_status("python -m proof.chaos", lambda: check_run(files))
     return exit_status("python -m proof.chaos", lambda: run(options))
 
 
@@ -77,11 +75,8 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
 
     rate = "messages a second at most (default: 40, or no limit with --messages)"
     add_number("--rate", type=parse_positive, help=rate)
-    calls = "messages of a session that a host hands over at once (default: 16)"
-    add_number("--calls", type=parse_count, default=16, help=calls)
     data = "where everything is kept; emptied at the beginning (default: .chaos)"
     parser.add_argument("--data", type=Path, default=Path(".chaos"), metavar="DIR", help=data)
-    parser.add_argument("--plain", action="store_true", help="plain lines even on a terminal")
     return parser.parse_args(words)
 
 
@@ -95,8 +90,6 @@ def parse_options(arguments: Namespace) -> ChaosOptions:
         rate=arguments.rate or RATES[usual],
         operation_max=OPERATIONS[usual],
         pause_factor=arguments.pause_factor or PAUSE_FACTORS[usual],
-        calls=arguments.calls,
-        is_plain=arguments.plain,
     )
 
 

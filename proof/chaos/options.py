@@ -1,19 +1,15 @@
 """The settings of a run, and the files that it leaves."""
 
-import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-# What makes a run what it is, for a later check of it.
-STORED = ("seed", "seconds", "messages", "rate", "operation_max", "pause_factor", "calls")
 
 
 class RunFiles:
     def __init__(self, data: Path) -> None:
+        self.data = data
         self.logs = data / "logs"
         self.cloud = data / "cloud"
         self.app = data / "app"
-        self.options = data / "options.json"
         self.workload = data / "workload.jsonl"
         # What the sender was told is safe; what came out of the queues; runs of handlers that call
         # the outside; what was done to the system and seen of it; what was left at the end.
@@ -29,8 +25,7 @@ class ChaosOptions:
     """The settings of one run: it lasts for `seconds`, or until `messages` are sent.
 
     `rate` is in messages a second and an upper limit; `operation_max` is how many are published at
-    once. Pauses between faults are `pause_factor` times as long as usual. `calls` is how many
-    messages of a session a host hands over at once.
+    once. Pauses between faults are `pause_factor` times as long as usual.
     """
 
     data: Path
@@ -40,21 +35,8 @@ class ChaosOptions:
     rate: float
     operation_max: int
     pause_factor: float
-    calls: int
-    is_plain: bool = False
-
-    @property
-    def report(self) -> Path:
-        return self.data / "report.html"
 
     @property
     def messages_max(self) -> int:
         """The number of messages made: as many as asked for, or more than the time allows."""
         return self.messages or int(self.seconds * self.rate)
-
-    def store(self) -> None:
-        stored = {name: getattr(self, name) for name in STORED}
-        RunFiles(self.data).options.write_text(json.dumps(stored), encoding="utf-8")
-
-    def with_stored(self) -> "ChaosOptions":
-        return replace(self, **json.loads(RunFiles(self.data).options.read_text(encoding="utf-8")))

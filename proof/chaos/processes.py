@@ -32,12 +32,14 @@ DAY_SECONDS = 24 * 3600
 # What a killed host held is free again after this, not after the product's longer time.
 LOCK_DURATION = "PT10S"
 EFFECTS = {"Name": EFFECTS_QUEUE, "Properties": {"LockDuration": "PT20S", "MaxDeliveryCount": 2000}}
+# Messages of a session that a host hands over at once.
+CALLS = "16"
 # The sender ends what it has begun, and the journal may be slow to take it.
 GRACE_SECONDS = 90.0
 
 
 @contextmanager
-def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudProcess]:
+def running_app_cloud(files: RunFiles) -> Iterator[CloudProcess]:
     """Run the cloud with our app, on ports that it keeps over a kill; raises ChildFailed."""
     compose_app(APP, files.app, adapt_config)
     days = f"{RETENTION_SECONDS / DAY_SECONDS:.9f}"
@@ -50,7 +52,7 @@ def running_app_cloud(options: ChaosOptions, files: RunFiles) -> Iterator[CloudP
         "LOCKSTEP_COMPACT_SCHEDULE": f"*/{COMPACT_SECONDS} * * * * *",
         "LOCKSTEP_WINDOW_DAYS": days,
         "LOCKSTEP_RETENTION_DAYS": days,
-        CALLS_SETTING: str(options.calls),
+        CALLS_SETTING: CALLS,
         RUNS_SETTING: str(files.runs),
     }
     with reserve_ports() as base:

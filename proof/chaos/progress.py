@@ -1,39 +1,29 @@
-"""The progress of a run: what happens is recorded, progress is counted, and both are shown."""
+"""The log of a run and its progress: what happens is recorded and told, what came is counted."""
 
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from queue import Empty, SimpleQueue
-from typing import Self
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from proof.chaos.messages import EFFECTS_QUEUE
 from proof.chaos.records import Record, RecordFollower
-from proof.testbed.sampling import CloudSample, RunEvent, describe_region, format_time
-
-LINE_SECONDS = 5.0
+from proof.testbed.sampling import CloudSample, describe_region, format_time
 
 
-@dataclass(frozen=True, slots=True)
-class FaultInterval:
-    """A stretch of time in which a fault was in force; seconds since the epoch."""
-
-    component: str
-    what: str
-    begin: float
-    end: float
+def tell(text: str) -> None:
+    """Tell who waits, on standard output, what is so at this time."""
+    # One write, because several threads tell.
+    sys.stdout.write(f"{format_time(time.time())} {text}\n")
+    sys.stdout.flush()
 
 
 class RunLog:
-    """Records phases, events, samples and faults; every thread of the run may call it."""
+    """Records events and faults; every thread of the run may call it."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self._new: SimpleQueue[RunEvent] = SimpleQueue()
 
     def note(self, kind: str, **fields: object) -> None:
         """Append a line of a kind, with the time of the call."""
@@ -41,12 +31,7 @@ class RunLog:
 
     def note_event(self, text: str) -> None:
         self.note("event", text=text)
-        self._new.put(RunEvent(time.time(), text))
-
-    def read_new(self) -> Iterator[RunEvent]:
-        with suppress(Empty):
-            while True:
-                yield self._new.get_nowait()
+        tell(text)
 
     @contextmanager
     def fault(self, components: tuple[str, ...], what: str) -> Iterator[None]:
@@ -55,8 +40,7 @@ class RunLog:
             yield
         finally:
             for component in components:
-                interval = FaultInterval(component, what, begin, time.time())
-                self.record.append({"kind": "fault", **asdict(interval)})
+                self.note("fault", component=component, what=what, begin=begin, end=time.time())
 
 
 @dataclass
@@ -91,34 +75,4 @@ class RunProgress:
             regions = "the cloud is DOWN"
         else:
             regions = " | ".join(describe_region(*region) for region in sample.regions.items())
-        return f"{self.safe} safe; effects {effects or 'none'} | {regions}"
-
-
-class ChaosDisplay:
-    """Events one below the other; how the run stands in a last line, or every few seconds."""
-
-    def __init__(self, console: Console, *, is_plain: bool) -> None:
-        self.console = console
-        self.phase = ""
-        self._is_live = console.is_terminal and not is_plain
-        self._status = console.status("")
-        self._running = ExitStack()
-        self._next_line_at = 0.0
-
-    def __enter__(self) -> Self:
-        if self._is_live:
-            self._running.enter_context(self._status)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._running.close()
-
-    def show(self, state: str, events: Iterable[RunEvent]) -> None:
-        for event in events:
-            line = Text.assemble((format_time(event.at), "dim"), " ", event.text)
-            self.console.print(line, soft_wrap=True)
-        if self._is_live:
-            self._status.update(Text.assemble((self.phase, "bold"), "  ", state))
-        elif time.monotonic() >= self._next_line_at:
-            self._next_line_at = time.monotonic() + LINE_SECONDS
-            self.console.print(Text(f"{format_time(time.time())}    {state}"), soft_wrap=True)
+        return f"   {self.safe} safe; effects {effects or 'none'} | {regions}"

@@ -1,28 +1,26 @@
 """One run from an empty directory to its check, and the check of a run that was made before."""
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from azure.core.exceptions import AzureError
-from rich.console import Console
 
 from local.testing.cloud import CloudProcess
 from local.testing.control import ControlRefused, count_operations
 from proof.chaos import processes
 from proof.chaos.checker.promises import check_history
 from proof.chaos.checker.reading import read_history
-from proof.chaos.figures import read_timeline
 from proof.chaos.injector import FaultInjector
 from proof.chaos.options import ChaosOptions, RunFiles
-from proof.chaos.progress import ChaosDisplay, RunLog, RunProgress
-from proof.chaos.records import Record, RecordFollower
-from proof.chaos.report import ChaosReport
+from proof.chaos.progress import RunLog, RunProgress, tell
+from proof.chaos.records import Record, RecordFollower, read_lines
+from proof.chaos.report import format_report
 from proof.chaos.workload import write_workload
 from proof.testbed.command import DirectoryRefused, run_directory
 from proof.testbed.sampling import CloudSample, take_sample
@@ -30,6 +28,7 @@ from proof.testbed.sampling import CloudSample, take_sample
 # An entry is old when compaction has had two chances to remove it.
 OLD_SECONDS = processes.RETENTION_SECONDS + 2 * processes.COMPACT_SECONDS
 POLL_SECONDS = 0.5
+TELL_SECONDS = 5.0
 # Parts of the run: faults are injected from the first to the second.
 FAULTS_PART, RECOVERY_PART = 0.12, 0.88
 BASELINE_MESSAGES_MAX = 500
@@ -53,36 +52,26 @@ PENDING = (
 STATES = ("active", "locked", "scheduled", "deferred")
 
 
-class RunPhase(StrEnum):
-    BASELINE = "no faults"
-    FAULTS = "faults"
-    RECOVERY = "recovery"
-    DRAINING = "draining"
-
-
 def run(options: ChaosOptions) -> int:
     """Run, check, report; returns the exit status: 0 when every promise held, else 1."""
-    console = Console(highlight=False)
     files = RunFiles(options.data)
     with run_directory(options.data, "lockstep-chaos.json", maker="a run", is_fresh=True):
-        options.store()
-        console.print(f"seed {options.seed}; making messages out of real flights")
+        tell(f"seed {options.seed}; making messages out of real flights")
         size = (options.messages_max, options.operation_max)
         made = write_workload(files.workload, *size, options.seed)
-        console.print(f"{made} messages at most; starting Azure on this machine")
+        tell(f"{made} messages at most; starting Azure on this machine")
         with ExitStack() as running:
             log = RunLog(running.enter_context(Record(files.events)))
-            cloud = running.enter_context(processes.running_app_cloud(options, files))
+            cloud = running.enter_context(processes.running_app_cloud(files))
             running.enter_context(processes.running_recorder(cloud, files))
             sender = processes.SenderProcess(cloud, options, files)
             running.callback(sender.kill)
-            display = running.enter_context(ChaosDisplay(console, is_plain=options.is_plain))
             injector = FaultInjector(cloud, sender, log, options.seed, options.pause_factor)
             progress = RunProgress(RecordFollower(files.ledger), RecordFollower(files.received))
-            ChaosRun(cloud, sender, injector, log, progress, display, options).perform()
+            ChaosRun(cloud, sender, injector, log, progress, options).perform()
             final_state = json.dumps(read_final_state(cloud))
             files.final_state.write_text(final_state, encoding="utf-8")
-        return check_run(options, console)
+        return check_run(files)
 
 
 def read_final_state(cloud: CloudProcess) -> dict[str, Any]:
@@ -125,20 +114,19 @@ def is_idle(cloud: CloudProcess) -> bool:
         return False
 
 
-def check_run(options: ChaosOptions, console: Console) -> int:
+def check_run(files: RunFiles) -> int:
     """Check what a run left in its directory; raises DirectoryRefused where it cannot be read."""
-    files = RunFiles(options.data)
     if not files.final_state.exists():
-        raise DirectoryRefused(f"{options.data} holds no run that came to its end")
-    console.print("checking")
+        raise DirectoryRefused(f"{files.data} holds no run that came to its end")
+    tell("checking")
     try:
-        history, timeline = read_history(files), read_timeline(files.events)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DirectoryRefused(f"what is in {options.data} is not a run's: {error!r}") from error
-    report = ChaosReport(options.with_stored(), history, timeline, check_history(history))
-    report.page().write(report.options.report)
-    report.print(console)
-    return 1 if report.violations else 0
+        history, events = read_history(files), list(read_lines(files.events))
+        results = check_history(history)
+        report = "\n".join(format_report(history, events, results))
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise DirectoryRefused(f"what is in {files.data} is not a run's: {error!r}") from error
+    sys.stdout.write(f"{report}\n")
+    return 1 if any(result.violations for result in results) else 0
 
 
 @dataclass
@@ -148,26 +136,26 @@ class ChaosRun:
     injector: FaultInjector
     log: RunLog
     progress: RunProgress
-    display: ChaosDisplay
     options: ChaosOptions
     began_at: float = 0.0
+    tell_at: float = 0.0
 
     def perform(self) -> None:
         """Go through the phases; raises what the injector could not repair."""
         self.wait_for_first()
         self.began_at = time.monotonic()
-        self.enter(RunPhase.BASELINE)
+        self.log.note_event("phase: no faults")
         most = BASELINE_MESSAGES_MAX
         self.watch(lambda: self.part() >= FAULTS_PART or self.count_effects() >= most)
         self.note_disturbances()
         self.sender.send_at_full_rate()
-        self.enter(RunPhase.FAULTS)
+        self.log.note_event("phase: faults")
         with self.injector.injecting():
             self.watch(lambda: self.part() >= RECOVERY_PART)
-        self.enter(RunPhase.RECOVERY)
+        self.log.note_event("phase: recovery")
         self.watch(lambda: self.part() >= ALL_PART)
         self.sender.stop()
-        self.enter(RunPhase.DRAINING)
+        self.log.note_event("phase: draining")
         self.drain()
 
     def wait_for_first(self) -> None:
@@ -195,11 +183,6 @@ class ChaosRun:
         """Return how many messages have an effect that came out of the region that is ahead."""
         return max(self.progress.effects.values(), default=0)
 
-    def enter(self, phase: RunPhase) -> None:
-        self.log.note("phase", phase=phase)
-        self.log.note_event(f"phase: {phase}")
-        self.display.phase = phase
-
     def note_disturbances(self) -> None:
         counters = self.cloud.control.read_counters()
         counts = {
@@ -215,17 +198,16 @@ class ChaosRun:
             time.sleep(POLL_SECONDS)
 
     def update(self) -> None:
-        """Take a sample and show it; a cloud that is dead on purpose has none."""
+        """Count what came, and tell now and then; a cloud that is dead on purpose has no sample."""
         self.injector.check()
         self.progress.update()
+        if time.monotonic() < self.tell_at:
+            return
+        self.tell_at = time.monotonic() + TELL_SECONDS
         sample: CloudSample | None = None
-        try:
+        with suppress(ControlRefused):
             sample = take_sample(self.cloud.control, self.cloud.queue)
-            waiting = {name: region.waiting for name, region in sample.regions.items()}
-            self.log.note("sample", waiting=waiting)
-        except ControlRefused:
-            pass
-        self.display.show(self.progress.describe(sample), self.log.read_new())
+        tell(self.progress.describe(sample))
 
     def drain(self) -> None:
         """Wait until nothing is left to do; the checker will name what stays undone."""

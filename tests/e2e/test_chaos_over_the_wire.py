@@ -31,7 +31,7 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
     assert all(int(checked) for _, checked in found), done.stdout
     for outage in ("host killed", "region unavailable", "sender killed", "cloud killed"):
         assert f"1 {outage}" in re.sub(r"\s+", " ", done.stdout), done.stdout
-    assert "Every promise held" in (data / "report.html").read_text()
+    assert "every promise held" in done.stdout
 
     lose_an_effect(data / "received.jsonl")
     again = chaos("--data", str(data), "--judge")
@@ -42,7 +42,7 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
-    command = [sys.executable, "-m", "proof.chaos", "--plain", "--ease", "1"]
+    command = [sys.executable, "-m", "proof.chaos", "--ease", "1"]
     command += ["--seed", str(SEED), *words]
     return run_patiently(command, seconds=RUN_SECONDS_MAX, cwd=ROOT)
 

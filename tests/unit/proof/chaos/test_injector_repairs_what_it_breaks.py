@@ -104,20 +104,10 @@ def test_what_an_outage_takes_away_is_repaired_and_recorded(
     assert all(fault["end"] - fault["begin"] >= SECONDS for fault in faults)
 
 
-def test_a_host_that_does_not_come_up_at_first_is_started_again(
+def test_the_end_of_the_faults_comes_at_once_and_a_host_is_started_until_it_is_up(
     cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.refusals = 3
-
-    with planned_injector(cloud, log, monkeypatch).injecting():
-        pass
-
-    assert cloud.done == REPAIRED
-
-
-def test_the_end_of_the_faults_comes_at_once_and_repairs_what_is_under_way(
-    cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
     endless = PlannedFault(0.0, 3_600.0, OutageKind.HOST, ("west",))
     injector = planned_injector(
         cloud, log, monkeypatch, endless, PlannedFault(7_200.0, 1.0, OutageKind.CLOUD)
@@ -139,20 +129,3 @@ def test_a_run_that_is_broken_off_starts_nothing_new(
         raise KeyboardInterrupt
 
     assert cloud.done == ["kill"]
-
-
-def test_what_goes_wrong_in_the_injector_ends_the_run(
-    cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cloud.refusals = 1_000
-    injector = planned_injector(
-        cloud, log, monkeypatch, PlannedFault(0.0, SECONDS, OutageKind.HOST, ("east",))
-    )
-
-    with pytest.raises(ControlRefused, match="not yet"), injector.injecting():
-        check_at_the_end(injector)
-
-
-def check_at_the_end(injector: FaultInjector) -> None:
-    injector.sequences[0].exception(timeout=20)
-    injector.check()

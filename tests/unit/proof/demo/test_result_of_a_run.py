@@ -1,0 +1,87 @@
+"""The result of a run: a promise was broken, the failover was not shown, or everything held."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proof.demo.checker import check_history
+from proof.demo.options import DemoOptions
+from proof.demo.report import build_page
+from proof.demo.result import (
+    DemoResult,
+    ExitStatus,
+    Outage,
+    RejectedRows,
+    RunCosts,
+    measure_failover,
+)
+from proof.testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
+from tests.unit.proof.demo.histories import effect, message, sound_history
+
+PENDING = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
+LEFT = check_history(replace(sound_history(), pending=("N1/owed-7",), is_over=False))
+OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9)
+REGION = RegionSample(True, True, waiting=2, scheduled=3, dead=0, settled=1)
+
+
+def result_of(*makers: str, kills: bool = True, **changes: object) -> DemoResult:
+    """A sound first run through an outage, whose effects come a second apart, with changes."""
+    timeline = SampleTimeline(990.0)
+    timeline.samples += [
+        CloudSample(1_000.0 + at, dict.fromkeys(("east", "west"), REGION)) for at in range(6)
+    ]
+    timeline.events.append(RunEvent(OUTAGE.killed_at, "east KILLED <by us>"))
+    added = tuple(
+        replace(effect(message("N14228", number)), region=region, at=1_000 + number)
+        for number, region in enumerate(makers or ("east", "east", "west", "east"))
+    )
+    result = DemoResult(
+        options=DemoOptions(days=1, source=None, data=Path(), kills=kills),
+        check=check_history(sound_history()),
+        rejects=RejectedRows(reported=2, recounted=2),
+        costs=RunCosts(4, {"batch": 4}, 30.0, 4, 0),
+        added=added,
+        is_first=True,
+        timeline=timeline,
+        outage=OUTAGE,
+        failover=measure_failover(added, OUTAGE, primary="east", others=["west"]),
+    )
+    return replace(result, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "told"),
+    [
+        (result_of(), ExitStatus.HELD, ""),
+        (result_of(check=PENDING), ExitStatus.BROKEN, "pending, not delivered: 1 (N1/owed-"),
+        (result_of(rejects=RejectedRows(1, 2)), ExitStatus.BROKEN, "1 by the feed, 2 by recount"),
+        (result_of("east", "east", "west"), ExitStatus.NOT_SHOWN, "no effect after it came back"),
+        (result_of(*["east"] * 4), ExitStatus.NOT_SHOWN, "west made 0% of the effects"),
+        (result_of(failover=None), ExitStatus.NOT_SHOWN, "no region was killed"),
+        (result_of(failover=None, is_first=False), ExitStatus.HELD, ""),
+        (result_of(check=LEFT, stopped="nothing moved"), ExitStatus.NOT_FINISHED, ""),
+        (
+            result_of(kills=False, costs=RunCosts(4, {}, 0.0, 4, abandons=1)),
+            ExitStatus.NOT_SHOWN,
+            "given back in a run without faults: 1",
+        ),
+    ],
+)
+def test_a_run_breaks_a_promise_falls_short_or_holds(
+    result: DemoResult, status: ExitStatus, told: str
+) -> None:
+    assert result.exit_status() is status
+    assert told in next(iter((*result.problems(), *result.shortfalls())), "")
+    page = build_page(result).render()
+    assert ("Every promise held" in page) is (status in (ExitStatus.HELD, ExitStatus.NOT_SHOWN))
+    assert ("A promise was broken" in page) is (status is ExitStatus.BROKEN)
+    assert "<by us>" not in page
+    assert "<7>" not in page
+
+
+def test_take_over_runs_from_the_kill_to_the_first_effect_by_the_other_region() -> None:
+    failover = result_of().failover
+
+    assert failover is not None
+    assert failover.take_over_seconds == pytest.approx(0.4)
