@@ -5,12 +5,17 @@ from collections.abc import Sequence
 from functools import partial
 from heapq import merge
 from itertools import takewhile
-from pathlib import Path
 
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.plan import plan_degradations, plan_outages
 from proof.chaos.run import check_run, run
-from proof.testbed.command import exit_status, parse_count, parse_positive, run_program
+from proof.testbed.command import (
+    exit_status,
+    parse_count,
+    parse_positive,
+    resolve_path,
+    run_program,
+)
 
 DESCRIPTION = """\
 Sends real flights with the product's producer through both regions, on Azure on this machine with
@@ -34,15 +39,22 @@ RATES, OPERATIONS, PAUSE_FACTORS = (40.0, 10_000.0), (8, 25), (2.0, 5.0)
 
 
 def main(words: Sequence[str]) -> int:
-    arguments = parse_arguments(words)
-    options = parse_options(arguments)
-    if arguments.plan:
+    asked = parse_arguments(words)
+    usual = 1 if asked.messages else 0
+    options = ChaosOptions(
+        data=asked.data,
+        seed=asked.seed,
+        seconds=asked.seconds,
+        messages=asked.messages,
+        rate=asked.rate or RATES[usual],
+        operation_max=OPERATIONS[usual],
+        pause_factor=asked.ease or PAUSE_FACTORS[usual],
+    )
+    if asked.plan:
         print_plan(options)
         return 0
-    if arguments.judge:
-        files = RunFiles(options.data)
-        return exit_status("python -m proof.chaos", lambda: check_run(files))
-    return exit_status("python -m proof.chaos", lambda: run(options))
+    work = partial(check_run, RunFiles(options.data)) if asked.judge else partial(run, options)
+    return exit_status("python -m proof.chaos", work)
 
 
 def print_plan(options: ChaosOptions) -> None:
@@ -60,37 +72,22 @@ def parse_arguments(words: Sequence[str]) -> Namespace:
         epilog=EPILOG,
         formatter_class=RawDescriptionHelpFormatter,
     )
-    add_number = partial(parser.add_argument, metavar="N")
+    add, add_number = parser.add_argument, partial(parser.add_argument, metavar="N")
     seconds = "how long to send (default: 180); draining comes on top"
     add_number("--seconds", type=parse_positive, default=180.0, help=seconds)
     messages = "send so many messages instead, however long that takes"
     add_number("--messages", type=parse_count, help=messages)
-    add_number(
-        "--seed", type=int, default=1, help="of the workload and the fault plan (default: 1)"
-    )
+    seed = "of the workload and the fault plan (default: 1)"
+    add_number("--seed", type=int, default=1, help=seed)
     ease = "make pauses between faults N times as long (default: 2, or 5 with --messages)"
-    add_number("--ease", dest="pause_factor", type=parse_positive, help=ease)
-    parser.add_argument("--plan", action="store_true", help="print the fault plan of the seed")
-    parser.add_argument("--judge", action="store_true", help="check the last run again")
-
+    add_number("--ease", type=parse_positive, help=ease)
     rate = "messages a second at most (default: 40, or no limit with --messages)"
     add_number("--rate", type=parse_positive, help=rate)
+    add("--plan", action="store_true", help="print the fault plan of the seed")
+    add("--judge", action="store_true", help="check the last run again")
     data = "where everything is kept; emptied at the beginning (default: .chaos)"
-    parser.add_argument("--data", type=Path, default=Path(".chaos"), metavar="DIR", help=data)
+    add("--data", type=resolve_path, default=".chaos", metavar="DIR", help=data)
     return parser.parse_args(words)
-
-
-def parse_options(arguments: Namespace) -> ChaosOptions:
-    usual = 1 if arguments.messages else 0
-    return ChaosOptions(
-        data=arguments.data.resolve(),
-        seed=arguments.seed,
-        seconds=arguments.seconds,
-        messages=arguments.messages,
-        rate=arguments.rate or RATES[usual],
-        operation_max=OPERATIONS[usual],
-        pause_factor=arguments.pause_factor or PAUSE_FACTORS[usual],
-    )
 
 
 if __name__ == "__main__":

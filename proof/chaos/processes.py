@@ -74,7 +74,7 @@ def adapt_config(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def running_recorder(cloud: CloudProcess, files: RunFiles) -> AbstractContextManager[Child]:
-    command = [sys.executable, "-m", "proof.chaos.recorder", "--record", str(files.received)]
+    command = [sys.executable, "-m", "proof.chaos.recorder", str(files.received)]
     buses = {BUSES_SETTING: json.dumps(cloud.contract["servicebus"])}
     return Child(command, log=files.logs / "recorder.log", environment=buses, cwd=ROOT)
 
@@ -96,11 +96,8 @@ class SenderProcess:
     def start(self) -> None:
         """Start it, or start it again: then it goes on from its ledger."""
         command = [sys.executable, "-m", "proof.chaos.sender"]
-        command += ["--workload", str(self.files.workload), "--ledger", str(self.files.ledger)]
-        command += ["--rate", f"{self.options.rate:g}"]
-        command += ["--control", self.cloud.control.url, "--queue", self.cloud.queue]
-        if self.is_slow:
-            command += ["--slow"]
+        command += [str(self.files.workload), str(self.files.ledger), f"{self.options.rate:g}"]
+        command += [self.cloud.control.url, self.cloud.queue, *(["slow"] if self.is_slow else [])]
         self.child = Child(
             command,
             log=self.files.logs / f"sender-{next(self._starts)}.log",

@@ -1,5 +1,8 @@
-"""`python -m proof.chaos.recorder`: reads what comes out of both regions by azure-servicebus alone.
+"""The recorder of a run: reads what comes out of both regions by azure-servicebus alone.
 
+    python -m proof.chaos.recorder RECORD
+
+The connection strings come from the environment, as JSON.
 Every copy that is received is appended to the record before it is settled, so it is there at least
 once. The number that its queue gave it tells a copy that was sent twice from one that was only
 handed out twice, and the order in which copies arrived. It knows nothing of the engine.
@@ -11,8 +14,7 @@ import logging
 import os
 import sys
 import time
-from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -119,17 +121,8 @@ async def record_all(buses: Mapping[str, str], record: Record) -> None:
     await asyncio.wait(recording, timeout=STUCK_SECONDS)
 
 
-def parse_arguments(words: Sequence[str]) -> Namespace:
-    """Read the command line; the connection strings come from the environment, as JSON."""
-    parser = ArgumentParser(
-        prog="python -m proof.chaos.recorder", description="Writes effects down."
-    )
-    parser.add_argument("--record", type=Path, required=True, help="where to append to")
-    return parser.parse_args(words)
-
-
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     log.setLevel(logging.INFO)
-    with Record(parse_arguments(sys.argv[1:]).record) as appended:
+    with Record(Path(sys.argv[1])) as appended:
         asyncio.run(record_all(json.loads(os.environ[BUSES_SETTING]), appended))

@@ -1,4 +1,6 @@
-"""`python -m proof.chaos.sender`: publishes the workload by the product's producer; may be killed.
+"""The sender of a run: publishes the workload by the product's producer, and may be killed.
+
+    python -m proof.chaos.sender WORKLOAD LEDGER RATE CONTROL QUEUE [slow]
 
 What it was told is safe goes into its ledger before anything else of the session is sent. Started
 again, it goes on where the ledger ends: an operation whose response it did not live to see is sent
@@ -12,9 +14,8 @@ import signal
 import sys
 import time
 import zlib
-from argparse import ArgumentParser, Namespace
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -116,27 +117,26 @@ class WorkloadSender:
         self.ledger.append({"at": time.time(), "what": what, **place, "count": count})
 
 
-async def run(arguments: Namespace) -> None:
-    safe = read_safe(arguments.ledger)
+async def run(workload: str, ledger: str, rate: str, control: str, queue: str, *slow: str) -> None:
+    safe, full_rate = read_safe(Path(ledger)), float(rate)
     partitions = {
         session: PartitionPublishingOptions(starting_sequence_number=number)
         for session, number in safe.items()
     }
     options = IdempotentProducerOptions(GROUP, partition_options=partitions)
     stopping = asyncio.Event()
-    rate = min(SLOW_RATE, arguments.rate) if arguments.slow else arguments.rate
-    control = ControlClient(arguments.control)
-    send_rate = SendRate(rate, control, arguments.queue)
+    first_rate = min(SLOW_RATE, full_rate) if slow else full_rate
+    send_rate = SendRate(first_rate, ControlClient(control), queue)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    loop.add_signal_handler(FULL_RATE_SIGNAL, send_rate.set_rate, arguments.rate)
+    loop.add_signal_handler(FULL_RATE_SIGNAL, send_rate.set_rate, full_rate)
     watching = asyncio.create_task(send_rate.watch())
-    with Record(arguments.ledger) as ledger:
+    with Record(Path(ledger)) as record:
         settings = Settings.read(os.environ)
         async with open_idempotent_producer(settings, options) as producer:
-            sender = WorkloadSender(producer, ledger, send_rate, stopping)
+            sender = WorkloadSender(producer, record, send_rate, stopping)
             async with asyncio.TaskGroup() as group:
-                for lane in make_lanes(arguments.workload, safe):
+                for lane in make_lanes(Path(workload), safe):
                     group.create_task(sender.send_lane(lane))
     watching.cancel()
 
@@ -158,22 +158,8 @@ def make_lanes(workload: Path, safe: Mapping[str, int]) -> list[deque[PublishOpe
     return list(lanes.values())
 
 
-def parse_arguments(words: Sequence[str]) -> Namespace:
-    """Read the command line; the settings come from the environment."""
-    parser = ArgumentParser(
-        prog="python -m proof.chaos.sender", description="Publishes a workload."
-    )
-    parser.add_argument("--workload", type=Path, required=True, help="operations, as JSON lines")
-    parser.add_argument("--ledger", type=Path, required=True, help="what is known to be safe")
-    parser.add_argument("--rate", type=float, required=True, help="messages a second, at most")
-    parser.add_argument("--slow", action="store_true", help="be slow until SIGUSR1")
-    parser.add_argument("--control", required=True, help="the control endpoint")
-    parser.add_argument("--queue", required=True, help="the queue whose backlog counts")
-    return parser.parse_args(words)
-
-
 if __name__ == "__main__":
     end_with_parent()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     log.setLevel(logging.INFO)
-    asyncio.run(run(parse_arguments(sys.argv[1:])))
+    asyncio.run(run(*sys.argv[1:]))

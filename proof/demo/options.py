@@ -1,6 +1,7 @@
 """The settings of a run, and the directory that it keeps everything in."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class DemoOptions:
     source: Path | None
     data: Path
     rate: float | None = None
-    more_regions: tuple[str, ...] = ()
+    more_regions: Sequence[str] = ()
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True

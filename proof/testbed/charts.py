@@ -30,11 +30,6 @@ COLOURS = {
     "good": "#1a7f4b",
     "bad": "#c43131",
     "removed": "#b3261e",
-    "degraded": "#8e6bbf",
-    "pending": "#9aa5b1",
-    "p50": "#1a7f4c",
-    "p99": "#c27803",
-    "phase": "#1c2431",
 }
 REGION_COLOURS = tuple(COLOURS[f"region{number}"] for number in range(5))
 INCH_PIXELS = 72

@@ -104,6 +104,10 @@ def parse_count(text: str, *, of: str = "") -> int:
     return int(text)
 
 
+def resolve_path(text: str) -> Path:
+    return Path(text).resolve()
+
+
 def show_progress(what: str) -> None:
     """Tell who waits, on standard error, what is being done."""
     sys.stderr.write(f"... {what}\n")

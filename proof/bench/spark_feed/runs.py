@@ -21,8 +21,6 @@ from proof.testbed.command import RunFailed
 QUEUE = "lockstep"
 GROUP = "flights"
 SAMPLE_SECONDS = 0.5
-# How often the last line of a child's log is repeated, for those who wait.
-NEWS_SECONDS = 30.0
 MIB = 2**20
 
 
@@ -64,7 +62,7 @@ def measure(
             )
             for words in programs
         ]
-        with watched([child.pid for child in children], log) as usage:
+        with watched([child.pid for child in children]) as usage:
             outputs = [child.communicate()[0] for child in children]
     seconds = monotonic() - began
     for child in children:
@@ -75,17 +73,12 @@ def measure(
 
 
 @contextmanager
-def watched(roots: Sequence[int], log: Path) -> Iterator[TreeUsage]:
-    """Look at processes now and then, and show on stderr what was logged last, less often."""
+def watched(roots: Sequence[int]) -> Iterator[TreeUsage]:
+    """Look at processes and at those below them, now and then."""
     usage, ended = TreeUsage(), threading.Event()
 
     def watch() -> None:
-        news_at = monotonic() + NEWS_SECONDS
         while not ended.wait(SAMPLE_SECONDS):
-            if monotonic() > news_at:
-                news_at += NEWS_SECONDS
-                last_line = (log.read_text(errors="replace").splitlines() or [""])[-1]
-                sys.stderr.write(f"  {last_line}\n")
             look(roots, usage)
 
     thread = threading.Thread(target=watch)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued, read_work
 from proof.testbed.cloud import running_cloud
-from proof.testbed.command import exit_status, parse_positive, run_program
+from proof.testbed.command import exit_status, parse_positive, resolve_path, run_program
 from proof.testbed.faults import region_down
 from proof.testbed.sampling import CloudSample, take_sample
 
@@ -169,16 +170,13 @@ def main(words: Sequence[str]) -> int:
 
 def parse_options(words: Sequence[str]) -> SagaOptions:
     parser = ArgumentParser(prog="python -m proof.demo.sagas", description=DESCRIPTION)
-    parser.add_argument("--data", type=Path, default=Path(".demo-sagas"), metavar="DIR")
-    parser.add_argument("--orders", type=int, default=200, metavar="N", help="default: 200")
-    parser.add_argument(
-        "--rate", type=parse_positive, default=6.0, metavar="N", help="orders a second: 6"
-    )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the orders: 1")
-    parser.add_argument("--no-kill", action="store_true", help="let both regions live")
-    asked = parser.parse_args(words)
-    kills = not asked.no_kill
-    return SagaOptions(asked.data.resolve(), asked.orders, asked.rate, asked.seed, kills)
+    add, add_number = parser.add_argument, partial(parser.add_argument, metavar="N")
+    add("--data", type=resolve_path, default=".demo-sagas", metavar="DIR")
+    add_number("--orders", type=int, default=200, help="default: 200")
+    add_number("--rate", type=parse_positive, default=6.0, help="orders a second: 6")
+    add_number("--seed", type=int, default=1, help="of the orders: 1")
+    add("--no-kill", dest="kills", action="store_false", help="let both regions live")
+    return SagaOptions(**vars(parser.parse_args(words)))
 
 
 if __name__ == "__main__":

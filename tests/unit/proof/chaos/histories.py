@@ -1,6 +1,5 @@
 """Histories as a flawless run would leave them, made by hand, to plant violations in."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
@@ -25,29 +24,35 @@ BASELINE_UNTIL = 1_000.0
 
 def flawless() -> RunHistory:
     """Three sessions of six messages each: every promise holds."""
-    sent = tuple(sent_in(f"N{n}") for n in range(SESSIONS))
-    messages = tuple(one for own in sent for one in own)
-    seen = tuple(copy for region in REGIONS for copy in copies_in(region, sent))
-    return RunHistory(
+    sessions = [f"N{n}" for n in range(SESSIONS)]
+    messages = tuple(one for session in sessions for one in sent_in(session))
+    queues = dict.fromkeys(("east/lockstep", "west/lockstep"), 0)
+    history = RunHistory(
         regions=REGIONS,
         sent=messages,
-        seen=seen,
-        reports=tuple(report(one, region) for one in poisoned(messages) for region in REGIONS),
+        seen=(),
+        reports=tuple(
+            report(one, region) for one in messages if one.is_poisoned for region in REGIONS
+        ),
         runs=tuple(
             HandlerRun(BASELINE_UNTIL - 1, one.session, one.id, f"key of {one.id}")
             for one in messages
-            if one.sequence == EFFECTFUL
+            if one.calls_outside
         ),
-        heads={own[0].session: head(own) for own in sent},
+        heads={},
         left=Leftovers(
-            queued=dict.fromkeys(("east/lockstep", "west/lockstep"), 0),
-            dead=dict.fromkeys(("east/lockstep", "west/lockstep"), 0),
+            queued=queues,
+            dead=queues,
             unfinished={"pending": (), "claimed": (), "parked": ()},
             kinds={"entry": SESSIONS * EACH, "genesis": SESSIONS, "ledger": SESSIONS},
             old_entries={},
         ),
         baseline=Baseline(BASELINE_UNTIL, {"abandon in east": 0}),
     )
+    for session in sessions:
+        sound = tuple(n for n in range(EACH) if n != POISONED)
+        history = rebuilt(history, session, sound, at=BASELINE_UNTIL - 5)
+    return history
 
 
 def sent_in(session: str) -> tuple[SentMessage, ...]:
@@ -66,53 +71,11 @@ def sent_in(session: str) -> tuple[SentMessage, ...]:
     )
 
 
-def poisoned(messages: tuple[SentMessage, ...]) -> Iterator[SentMessage]:
-    """Those that are to fail."""
-    return (one for one in messages if one.is_poisoned)
-
-
-def copies_in(region: str, sent: tuple[tuple[SentMessage, ...], ...]) -> Iterator[EffectCopy]:
-    """Every effect as it comes out of a region, one session after another."""
-    number = 0
-    for own in sent:
-        linked = CHAIN_START
-        for place, one in enumerate(one for one in own if not one.is_poisoned):
-            linked = extend_chain(linked, one.id, one.digest)
-            number += 1
-            yield effect(one, region, number, place, linked)
-
-
-def effect(one: SentMessage, region: str, number: int, place: int, linked: str) -> EffectCopy:
-    """A copy of a message's effect."""
-    return EffectCopy(
-        at=BASELINE_UNTIL - 5,
-        region=region,
-        number=number,
-        output=f"output of {one.id}",
-        fingerprint=f"{one.id} {place} {linked}",
-        session=one.session,
-        place=place,
-        sequence=one.sequence,
-        id=one.id,
-        digest=one.digest,
-        chain=linked,
-    )
-
-
 def report(one: SentMessage, region: str) -> ErrorReport:
     """The report of a poisoned message."""
     return ErrorReport(
         region, f"report of {one.id}", one.id, one.session, one.id, "it was sent to fail"
     )
-
-
-def head(own: tuple[SentMessage, ...]) -> SessionHead:
-    """Where a session stands at the end."""
-    linked, place = CHAIN_START, 0
-    for one in own:
-        if not one.is_poisoned:
-            linked, place = extend_chain(linked, one.id, one.digest), place + 1
-    return SessionHead(place, linked)
 
 
 def without(history: RunHistory, lost: str, region: str | None = None) -> RunHistory:
@@ -121,18 +84,30 @@ def without(history: RunHistory, lost: str, region: str | None = None) -> RunHis
     return replace(history, seen=seen)
 
 
-def rebuilt(history: RunHistory, session: str, order: tuple[int, ...]) -> RunHistory:
+def rebuilt(
+    history: RunHistory, session: str, order: tuple[int, ...], at: float = BASELINE_UNTIL + 1
+) -> RunHistory:
     """The history as if a session had applied these of its messages, in this order."""
     own = {one.sequence: one for one in history.sent if one.session == session}
-    linked, effects = CHAIN_START, []
-    for place, number in enumerate(order):
-        linked = extend_chain(linked, own[number].id, own[number].digest)
-        effects.append((own[number], place, linked))
-    others = tuple(s for s in history.seen if s.session != session)
-    copies = tuple(
-        replace(effect(one, region, 10_000 + n, place, linked), at=BASELINE_UNTIL + 1)
-        for region in REGIONS
-        for n, (one, place, linked) in enumerate(effects)
-    )
+    linked, copies = CHAIN_START, []
+    for place, one in enumerate(own[number] for number in order):
+        linked = extend_chain(linked, one.id, one.digest)
+        copies += [
+            EffectCopy(
+                at=at,
+                region=region,
+                number=10_000 + place,
+                output=f"output of {one.id}",
+                fingerprint=f"{one.id} {place} {linked}",
+                session=one.session,
+                place=place,
+                sequence=one.sequence,
+                id=one.id,
+                digest=one.digest,
+                chain=linked,
+            )
+            for region in REGIONS
+        ]
+    others = tuple(copy for copy in history.seen if copy.session != session)
     heads = {**history.heads, session: SessionHead(len(order), linked)}
-    return replace(history, seen=others + copies, heads=heads)
+    return replace(history, seen=(*others, *copies), heads=heads)
