@@ -9,8 +9,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from azure.core.exceptions import AzureError
-
 from local.testing.cloud import CloudProcess
 from local.testing.control import ControlRefused, count_operations
 from proof.chaos import processes
@@ -23,6 +21,7 @@ from proof.chaos.records import Record, RecordFollower, read_lines
 from proof.chaos.report import format_report
 from proof.chaos.workload import write_workload
 from proof.testbed.command import DirectoryRefused, run_directory
+from proof.testbed.journal import read_work
 from proof.testbed.sampling import CloudSample, take_sample
 
 # An entry is old when compaction has had two chances to remove it.
@@ -44,10 +43,6 @@ IDLE_POLL_SECONDS = 2.0
 DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
 # What a document is called as long as one of its fields says that something is to be done with it.
 UNFINISHED = {"pending": "pending", "blocked": "blocked", "claimed": "claimed", "waiting": "parked"}
-PENDING = (
-    "SELECT c.id FROM c WHERE ARRAY_LENGTH(c.pending) > 0 OR ARRAY_LENGTH(c.blocked) > 0"
-    " OR c.claimed = TRUE OR c.waiting = TRUE"
-)
 # Queues count a message as in one of these states as long as it is to be handled.
 STATES = ("active", "locked", "scheduled", "deferred")
 
@@ -104,14 +99,12 @@ def is_idle(cloud: CloudProcess) -> bool:
     """Return whether nothing is left to do in any queue or the journal, as far as can be seen."""
     try:
         depths = cloud.control.read_depths().values()
-        queues = [queue for region in depths for queue in region.values()]
-        if any(queue[state] for queue in queues for state in STATES):
-            return False
-        with cloud.open_container() as container:
-            pending = container.query_items(PENDING, enable_cross_partition_query=True)
-            return next(iter(pending), None) is None
-    except (AzureError, ControlRefused):
+    except ControlRefused:
         return False
+    queues = [queue for region in depths for queue in region.values()]
+    work = read_work(cloud)
+    is_drained = not any(queue[state] for queue in queues for state in STATES)
+    return is_drained and work is not None and work.is_done
 
 
 def check_run(files: RunFiles) -> int:

@@ -24,17 +24,11 @@ from proof.demo.display import LiveDisplay, PlainDisplay, print_summary
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
-from proof.demo.waiting import (
-    LOOK_SECONDS,
-    JournalWork,
-    Movement,
-    RunStalled,
-    read_queued,
-    read_work,
-)
+from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed import flights
 from proof.testbed.cloud import ROOT, app_settings
 from proof.testbed.faults import region_down, run_in_background
+from proof.testbed.journal import JournalWork, read_work
 from proof.testbed.kept import KEY, keep_up, tell_how_to_reach
 from proof.testbed.regions import prepare_cloud
 from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample

@@ -14,12 +14,6 @@ from proof.demo.checker import HeldMessage
 STALLED_SECONDS = 180.0
 # Each look at the journal costs it some request units.
 LOOK_SECONDS = 3.0
-# Everything in the journal that somebody has yet to do something with.
-LEFT_QUERY = (
-    "SELECT c.pending, c.blocked FROM c WHERE ARRAY_LENGTH(c.pending) > 0"
-    " OR ARRAY_LENGTH(c.blocked) > 0 OR c.claimed = TRUE OR c.waiting = TRUE"
-)
-PAGE = 1_000
 
 
 class RunStalled(Exception):
@@ -47,35 +41,6 @@ class Movement:
         """Raise RunStalled when nothing moved for STALLED_SECONDS."""
         if self.clock() - self.moved_at > STALLED_SECONDS:
             raise RunStalled(f"nothing moved for {STALLED_SECONDS:.0f} s, waited for {awaited}")
-
-
-@dataclass(frozen=True, slots=True)
-class JournalWork:
-    """The numbers of documents that have something to deliver, and that wait for something else."""
-
-    pending: int
-    waiting: int
-
-    @property
-    def is_done(self) -> bool:
-        return not self.pending and not self.waiting
-
-
-def read_work(cloud: CloudProcess) -> JournalWork | None:
-    """Return what is left to do in the journal; None where it does not answer at the moment."""
-    from azure.core.exceptions import AzureError
-
-    try:
-        with cloud.open_container() as container:
-            found = list(
-                container.query_items(
-                    LEFT_QUERY, enable_cross_partition_query=True, max_item_count=PAGE
-                )
-            )
-    except AzureError:
-        return None
-    pending = sum(bool(one.get("pending") or one.get("blocked")) for one in found)
-    return JournalWork(pending, len(found) - pending)
 
 
 def read_queued(cloud: CloudProcess) -> dict[str, tuple[HeldMessage, ...]]:

@@ -5,12 +5,13 @@ then the counters of the services are read. Exit status: 0 all aims hold, 1 one 
 named), 2 the measurement could not be made.
 """
 
-import argparse
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proof.bench.counts.waves import (
-    CountPlan,
+    SESSIONS,
+    VISIT_MESSAGES,
     MessageCosts,
     VisitCosts,
     count_backlog,
@@ -19,7 +20,7 @@ from proof.bench.counts.waves import (
 from proof.bench.counts.whole_way import count_whole_way
 from proof.bench.load import BODY_BYTES
 from proof.bench.systems import CLAIM_AND_UPDATE, ONE_CALL, OURS, READ_BATCH_MARK
-from proof.testbed.command import exit_status, parse_count, run_program, show_progress
+from proof.testbed.command import exit_status, run_program, show_progress
 
 AIM_MISSED = 1
 # Counts are exact, but the mean of a wave is a quotient.
@@ -50,24 +51,6 @@ ROWS: Mapping[str, tuple[CostRow, ...]] = {
         ("abandoned, dead, lock lost", lambda costs: costs.both.given_back),
     ),
 }
-
-
-def parse_plan(words: Sequence[str]) -> CountPlan:
-    parser = argparse.ArgumentParser(
-        prog="python -m proof.bench.counts",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--sessions", type=parse_count, default=20, help="sessions of a wave (20)")
-    parser.add_argument("--each", type=parse_several, default=20, help="messages of a visit (20)")
-    return CountPlan(**vars(parser.parse_args(words)))
-
-
-def parse_several(text: str) -> int:
-    """Read a number from 2 on: the first message of a visit is cold, the others are warm."""
-    if parse_count(text) < 2:
-        raise argparse.ArgumentTypeError("must be at least 2")
-    return int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +122,13 @@ def format_backlog(backlog: MessageCosts) -> str:
     )
 
 
-def run(plan: CountPlan) -> int:
+def run() -> int:
     counted = {}
     # With one call of a session nothing is shared: each message costs what it costs alone.
     for system in (ONE_CALL, CLAIM_AND_UPDATE, READ_BATCH_MARK):
         show_progress(f"counting {system.name}")
-        counted[system.name] = count_visits(system, plan)
-    print(f"{plan.sessions} sessions, {BODY_BYTES} bytes a body, {plan.each} messages a visit\n")
+        counted[system.name] = count_visits(system)
+    print(f"{SESSIONS} sessions, {BODY_BYTES} bytes a body, {VISIT_MESSAGES} messages a visit\n")
     print("\n".join(line.rstrip() for line in format_table(counted)), flush=True)
     show_progress("counting a backlog")
     backlog = count_backlog(OURS)
@@ -163,8 +146,12 @@ def run(plan: CountPlan) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    plan = parse_plan(words)
-    return exit_status("python -m proof.bench.counts", lambda: run(plan))
+    ArgumentParser(
+        prog="python -m proof.bench.counts",
+        description=__doc__,
+        formatter_class=RawDescriptionHelpFormatter,
+    ).parse_args(words)
+    return exit_status("python -m proof.bench.counts", run)
 
 
 if __name__ == "__main__":

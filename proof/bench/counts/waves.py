@@ -30,6 +30,8 @@ WAVE_SECONDS_MAX = 120.0
 COUNT_QUERY = "SELECT VALUE COUNT(1) FROM c"
 # The change feed is looked at every five seconds.
 FEED_SECONDS = 6.0
+# The first message of a visit is cold, the others are warm.
+SESSIONS, VISIT_MESSAGES = 20, 20
 BACKLOG_SESSIONS, BACKLOG_MESSAGES = 5, 60
 WRITES = frozenset({"create", "upsert", "replace", "delete", "patch", "batch"})
 READS = frozenset({"read", "query"})
@@ -195,14 +197,6 @@ def count_documents(container: ContainerProxy) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class CountPlan:
-    """The number of sessions, and of the messages of a visit."""
-
-    sessions: int
-    each: int
-
-
-@dataclass(frozen=True, slots=True)
 class VisitCosts:
     """The costs of a message by situation; `feed_units` are the change feed's, of any message."""
 
@@ -212,23 +206,23 @@ class VisitCosts:
     feed_units: float
 
 
-def count_visits(system: System, plan: CountPlan) -> VisitCosts:
+def count_visits(system: System) -> VisitCosts:
     with running_waves(system) as waves:
         # The first message of a process pays for what it looks up once.
         waves.run(["warm-up"], range(1))
         began, sent = waves.read(), waves.sent
-        firsts = [f"first-{n}" for n in range(plan.sessions)]
-        visited = [f"visit-{n}" for n in range(plan.sessions)]
+        firsts = [f"first-{n}" for n in range(SESSIONS)]
+        visited = [f"visit-{n}" for n in range(SESSIONS)]
         cold = waves.run(firsts, range(1))
-        visit = waves.run(visited, range(plan.each))
-        again = waves.run(visited, range(plan.each, plan.each + 1))
+        visit = waves.run(visited, range(VISIT_MESSAGES))
+        again = waves.run(visited, range(VISIT_MESSAGES, VISIT_MESSAGES + 1))
         if LEASES_CONTAINER in waves.cloud.contract["containers"]:
             time.sleep(FEED_SECONDS)
         feed = waves.usage(began, waves.read()).feed_units / (waves.sent - sent)
     return VisitCosts(
-        cold.per(plan.sessions),
-        visit.minus(cold).per(plan.sessions * (plan.each - 1)),
-        again.per(plan.sessions),
+        cold.per(SESSIONS),
+        visit.minus(cold).per(SESSIONS * (VISIT_MESSAGES - 1)),
+        again.per(SESSIONS),
         feed,
     )
 

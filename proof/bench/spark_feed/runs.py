@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,8 @@ QUEUE = "lockstep"
 GROUP = "flights"
 SAMPLE_SECONDS = 0.5
 MIB = 2**20
+# What the cloud and the feeds log, for who wants to know why one failed.
+LOGS = Path(tempfile.gettempdir(), "bench-spark-logs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,6 @@ class SendRun:
 class FeedCloud:
     cloud: CloudProcess
     folder: Path
-    logs: Path
 
     @property
     def manifest(self) -> Path:
@@ -144,25 +146,19 @@ class FeedCloud:
 
 
 @contextmanager
-def running_fresh_cloud(folder: Path, logs: Path, *arguments: str) -> Iterator[FeedCloud]:
+def running_fresh_cloud(folder: Path) -> Iterator[FeedCloud]:
     """Run a cloud without hosts; nobody takes what is sent to it."""
     folder.mkdir(parents=True, exist_ok=True)
-    with running_cloud("--no-hosts", *arguments, logs=logs / "cloud") as cloud:
-        yield FeedCloud(cloud, folder, logs)
+    with running_cloud("--no-hosts", logs=LOGS / "cloud") as cloud:
+        yield FeedCloud(cloud, folder)
 
 
 def feed_flights(days: int, feed_cloud: FeedCloud) -> SendRun:
-    words = [f"--days={days}", f"--group={GROUP}"]
-    return run_feed("spark.samples.flights.feed", words, feed_cloud)
-
-
-def run_feed(module: str, words: Sequence[str], feed_cloud: FeedCloud) -> SendRun:
-    """Run `python -m module` with these words about the source, by the cloud's manifest."""
     path = feed_cloud.folder / "summary.json"
-    words = [*words, f"--manifest={feed_cloud.manifest}"]
+    words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
-    log = feed_cloud.logs / "feed.log"
-    (done,) = measure(module, [words], app_settings(feed_cloud.cloud), log)
+    log = LOGS / "feed.log"
+    (done,) = measure("spark.samples.flights.feed", [words], app_settings(feed_cloud.cloud), log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
@@ -188,7 +184,7 @@ def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedClou
         [str(plan), QUEUE, f"{part}", f"{processes}", f"{sample}", *buses]
         for part in range(processes)
     ]
-    log = feed_cloud.logs / "bare.log"
+    log = LOGS / "bare.log"
     ended = measure("proof.bench.spark_feed.bare", programs, app_settings(feed_cloud.cloud), log)
     loops = [json.loads(each.output) for each in ended]
     # From the first one's first send to the last one's last.
