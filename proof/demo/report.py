@@ -14,7 +14,7 @@ from proof.testbed.charts import (
 )
 from proof.testbed.cloud import SECONDARY_DELAY_SECONDS
 from proof.testbed.pages import TERMS, ReportPage, ReportRow
-from proof.testbed.sampling import SampleTimeline, count_in_bins, format_time
+from proof.testbed.sampling import SampleTimeline, count_by_second, format_time
 
 MARGIN_SECONDS = 3.0
 STRONG_WRITE = (
@@ -131,7 +131,7 @@ def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]
     bins = count_seconds(result.timeline)
     # The store cuts its time off to seconds; the middle of that second is the best guess.
     return {
-        name: count_in_bins(
+        name: count_by_second(
             (
                 (second, len(entry.covers))
                 for entry in result.added
@@ -148,7 +148,7 @@ def count_settled_by_second(timeline: SampleTimeline) -> Mapping[str, Sequence[f
     for name in timeline.samples[0].regions:
         settled = [(timeline.seconds(at.at), at.regions[name].settled) for at in timeline.samples]
         moments = ((second, after - before) for (_, before), (second, after) in pairwise(settled))
-        rates[name] = count_in_bins(moments, count_seconds(timeline))
+        rates[name] = count_by_second(moments, count_seconds(timeline))
     return rates
 
 

@@ -32,7 +32,7 @@ COLOURS = {
     "removed": "#b3261e",
 }
 REGION_COLOURS = tuple(COLOURS[f"region{number}"] for number in range(5))
-INCH_PIXELS = 72
+INCH_PIXELS, WIDTH_PIXELS = 72, 960
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lockstep",
@@ -66,7 +66,6 @@ def draw_chart(
     heights: Sequence[float],
     end: float,
     begin: float = 0.0,
-    width: float = 960,
     since: str = "the run began",
 ) -> Iterator[Chart]:
     """Open a chart with panels of these heights in pixels; its `svg` is there after the block.
@@ -77,7 +76,7 @@ def draw_chart(
     from matplotlib.figure import Figure
 
     with mpl.rc_context(cast("Any", STYLE)):
-        size = (width / INCH_PIXELS, (sum(heights) + 62 * len(heights)) / INCH_PIXELS)
+        size = (WIDTH_PIXELS / INCH_PIXELS, (sum(heights) + 62 * len(heights)) / INCH_PIXELS)
         figure = Figure(figsize=size, layout="constrained", facecolor="none")
         axes = figure.subplots(
             len(heights), sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights}
@@ -107,9 +106,8 @@ def draw_stacked_bars(
     *,
     unit: str,
     kinds: Sequence[str],
-    step: float = 1.0,
 ) -> None:
-    """Draw a stack of bars for each bin of `step` seconds from 0, a part for each name."""
+    """Draw a stack of bars for each second from 0, a part for each name."""
     bases = [0.0] * max(map(len, rates.values()), default=0)
     for (name, values), colour, kind in zip(rates.items(), colours, kinds, strict=True):
         filled = [(place, value) for place, value in enumerate(values) if value]
@@ -118,16 +116,16 @@ def draw_stacked_bars(
             panel.bar([0], [0], color=colour, label=name)
             continue
         bars = panel.bar(
-            [place * step for place, _ in filled],
+            [place for place, _ in filled],
             [value for _, value in filled],
-            width=step * 0.94,
+            width=0.94,
             bottom=[bases[place] for place, _ in filled],
             align="edge",
             color=colour,
             label=name,
         )
         for bar, (place, value) in zip(bars, filled, strict=True):
-            label_artist(bar, kind, f"{name}: {value:g} {unit} at {place * step:g} s")
+            label_artist(bar, kind, f"{name}: {value:g} {unit} at {place} s")
             bases[place] += value
 
 

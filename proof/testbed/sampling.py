@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 
-from local.testing.control import ControlClient, Counters, Depths
+from local.testing.control import ControlClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RegionSample:
 
 @dataclass(frozen=True, slots=True)
 class CloudSample:
-    """Both regions at one moment, in seconds since the epoch."""
+    """All regions at one moment, in seconds since the epoch."""
 
     at: float
     regions: Mapping[str, RegionSample]
@@ -65,29 +65,11 @@ class SampleTimeline:
 
 
 def take_sample(control: ControlClient, queue: str) -> CloudSample:
-    """Look at both regions now; raises ControlRefused."""
-    down = (fault for fault in control.read_faults() if fault["action"] == "down")
-    return read_sample(
-        time.time(),
-        queue,
-        control.read_counters(),
-        control.read_depths(),
-        control.read_hosts(),
-        frozenset(fault["component"] for fault in down),
-    )
-
-
-def read_sample(
-    at: float,
-    queue: str,
-    counters: Counters,
-    depths: Depths,
-    hosts: Mapping[str, Mapping[str, str]],
-    down: frozenset[str],
-) -> CloudSample:
-    """Make a sample of what the control endpoint says; `down` names broken components."""
+    """Look at all regions now; raises ControlRefused."""
+    at, counters, depths = time.time(), control.read_counters(), control.read_depths()
+    down = {fault["component"] for fault in control.read_faults() if fault["action"] == "down"}
     regions = {}
-    for region, host in hosts.items():
+    for region, host in control.read_hosts().items():
         depth = depths[region][queue]
         completes = counters.get(f"servicebus.{region}", {}).get("complete", {})
         regions[region] = RegionSample(
@@ -109,21 +91,15 @@ def settle_rates(samples: Sequence[CloudSample], region: str) -> list[float]:
     ]
 
 
-def count_in_bins(
-    moments: Iterable[tuple[float, float]], bins: int, step: float = 1.0
-) -> list[float]:
-    """Add amounts up by time: (seconds, amount) pairs into bins of `step` seconds from 0.
+def count_by_second(moments: Iterable[tuple[float, float]], seconds: int) -> list[float]:
+    """Add amounts up by time: (second, amount) pairs into bins of a second from 0.
 
     What lies before the first bin or after the last one counts for that bin.
     """
-    totals = [0.0] * bins
-    for seconds, amount in moments:
-        totals[find_bin(seconds, bins, step)] += amount
+    totals = [0.0] * seconds
+    for second, amount in moments:
+        totals[min(max(0, int(second)), seconds - 1)] += amount
     return totals
-
-
-def find_bin(seconds: float, bins: int, step: float = 1.0) -> int:
-    return min(max(0, int(seconds // step)), bins - 1)
 
 
 def describe_region(name: str, region: RegionSample) -> str:
