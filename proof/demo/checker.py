@@ -101,30 +101,6 @@ def read_pending(document: Mapping[str, Any]) -> Iterator[HeldMessage]:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredJournal:
-    """A journal as it is stored: entries, what is parked, and what is still to be delivered.
-
-    `pending` names documents with something to deliver, `pending_messages` the messages in them.
-    """
-
-    entries: tuple[StoredEntry, ...] = ()
-    parked: tuple[HeldMessage, ...] = ()
-    pending: tuple[str, ...] = ()
-    pending_messages: frozenset[HeldMessage] = frozenset()
-
-    @classmethod
-    def of(cls, documents: Iterable[Mapping[str, Any]]) -> "StoredJournal":
-        """Read a journal's documents; one of another shape raises KeyError."""
-        kept = list(documents)
-        return cls(
-            entries=tuple(map(read_entry, filter(is_entry, kept))),
-            parked=tuple(filter(None, map(read_parked, kept))),
-            pending=tuple(filter(None, map(name_pending, kept))),
-            pending_messages=frozenset(one for each in kept for one in read_pending(each)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class DemoHistory:
     """The input of the checker: what was sent, what was stored, and what was left over.
 
@@ -134,14 +110,25 @@ class DemoHistory:
     `is_fed` that everything was sent.
     """
 
-    sent: tuple[FlightMessage, ...]
-    entries: tuple[StoredEntry, ...]
+    sent: tuple[FlightMessage, ...] = ()
+    entries: tuple[StoredEntry, ...] = ()
     parked: tuple[HeldMessage, ...] = ()
     pending: tuple[str, ...] = ()
     pending_messages: frozenset[HeldMessage] = frozenset()
     queued: Mapping[str, tuple[HeldMessage, ...]] = field(default_factory=dict)
     is_over: bool = True
     is_fed: bool = True
+
+    @classmethod
+    def of(cls, documents: Iterable[Mapping[str, Any]]) -> "DemoHistory":
+        """Read what a journal's documents say; one of another shape raises KeyError."""
+        kept = list(documents)
+        return cls(
+            entries=tuple(map(read_entry, filter(is_entry, kept))),
+            parked=tuple(filter(None, map(read_parked, kept))),
+            pending=tuple(filter(None, map(name_pending, kept))),
+            pending_messages=frozenset(one for each in kept for one in read_pending(each)),
+        )
 
     def held(self) -> set[HeldMessage]:
         """Return the messages that are anywhere: with an entry, or on their way to one."""

@@ -3,9 +3,9 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -13,13 +13,7 @@ from rich.console import Console
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from local.testing.control import Counters
-from proof.demo.checker import (
-    DemoHistory,
-    HeldMessage,
-    StoredJournal,
-    StoredStatus,
-    check_history,
-)
+from proof.demo.checker import DemoHistory, StoredStatus, check_history
 from proof.demo.display import LiveDisplay, PlainDisplay, print_summary
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
@@ -48,13 +42,13 @@ NEWS = b"feed: "
 GRACE_SECONDS = 5.0
 
 
-def read_journal(cloud: CloudProcess) -> StoredJournal:
+def read_journal(cloud: CloudProcess) -> DemoHistory:
     """Read what the journal holds, by the plain Azure SDK.
 
     Reading costs request units like any client's; take the counters first.
     """
     with cloud.open_container() as container:
-        return StoredJournal.of(container.read_all_items())
+        return DemoHistory.of(container.read_all_items())
 
 
 @dataclass(slots=True)
@@ -111,30 +105,15 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """The end of a run: the counters, what the queues and the journal hold.
+    """The end of a run: the counters, and what journal and queues hold, without what was sent.
 
     Outage is None without kill; `stopped` says why the run was broken off, if it was.
     """
 
     counters: Counters
-    queued: Mapping[str, tuple[HeldMessage, ...]]
-    journal: StoredJournal
+    history: DemoHistory
     outage: Outage | None
-    is_fed: bool
     stopped: str
-
-    def as_history(self, sent: tuple[flights.FlightMessage, ...]) -> DemoHistory:
-        """Return what the checker is given of the end."""
-        return DemoHistory(
-            sent=sent,
-            entries=self.journal.entries,
-            parked=self.journal.parked,
-            pending=self.journal.pending,
-            pending_messages=self.journal.pending_messages,
-            queued=self.queued,
-            is_over=not self.stopped,
-            is_fed=self.is_fed,
-        )
 
 
 def run(options: DemoOptions) -> int:
@@ -186,13 +165,13 @@ def run_and_check(
     known = {(entry.session, entry.position) for entry in before}
     added = tuple(
         entry
-        for entry in end.journal.entries
+        for entry in end.history.entries
         if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
     )
     primary, *others = cloud.regions
     return DemoResult(
         options=options,
-        check=check_history(end.as_history(expected.sent)),
+        check=check_history(replace(end.history, sent=expected.sent)),
         rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
         costs=compute_costs(counters, end.counters, messages),
         added=added,
@@ -307,8 +286,13 @@ class DemoRun:
         self._take_sample()
         # The queues before the journal: a message goes from there to here, and so is not missed.
         queued = read_queued(self.cloud)
-        journal = read_journal(self.cloud)
-        return RunEnd(counters, queued, journal, self.outage, self.feed.is_finished(), stopped)
+        history = replace(
+            read_journal(self.cloud),
+            queued=queued,
+            is_over=not stopped,
+            is_fed=self.feed.is_finished(),
+        )
+        return RunEnd(counters, history, self.outage, stopped)
 
     def _is_over(self, now: CloudSample) -> bool:
         return self.feed.is_finished() and is_drained(now)

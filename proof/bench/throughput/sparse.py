@@ -6,8 +6,7 @@ is exact for a consumer that works in the order of arrival, and otherwise too ki
 """
 
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import quantiles
 
@@ -39,66 +38,42 @@ class Lateness:
 
 def measure_lateness(consumption: Consumption, load: SparseLoad) -> Lateness:
     """Send the load to a consumer that is being started; raises RunFailed where it does not end."""
-    send_evenly(consumption, "warm-up", SparseLoad(1, 0.0))
-    # Starting up is not part of it.
-    wait_until(
-        lambda: count_settled(consumption) >= 1,
-        seconds=RUN_SECONDS_MAX,
-        what="the consumer did not start",
-        error=RunFailed,
-    )
-    before = count_settled(consumption)
-    with ThreadPoolExecutor(1) as thread:
-        sending = thread.submit(send_evenly, consumption, "sparse", load)
-        settled = watch_settlements(consumption, before, load.sessions, sending)
-    return summarize_lateness(sending.result(), settled)
-
-
-def send_evenly(consumption: Consumption, name: str, load: SparseLoad) -> list[float]:
-    """Send one message to each session; when the queue had each."""
-    arrived = []
     with (
         ServiceBusClient.from_connection_string(consumption.connection) as client,
         client.get_queue_sender(consumption.queue) as sender,
     ):
-        began = time.monotonic()
-        for number in range(load.sessions):
-            due = began + load.seconds * number / load.sessions
-            time.sleep(max(0.0, due - time.monotonic()))
-            sender.send_messages(to_sdk_message(make_status(f"{name}-{number}", 0)))
-            arrived.append(time.monotonic())
-    return arrived
+        # Starting up is not part of it.
+        sender.send_messages(to_sdk_message(make_status("warm-up", 0)))
+        wait_for(lambda: count_settled(consumption) >= 1, "the consumer did not start")
+        before, began = count_settled(consumption), time.monotonic()
+        arrived: list[float] = []
+        settled: list[float] = []
+
+        def are_all_settled() -> bool:
+            """Send what is due, and note which settlements there are by now."""
+            due = (time.monotonic() - began) * load.sessions / load.seconds
+            while len(arrived) < min(due, load.sessions):
+                sender.send_messages(to_sdk_message(make_status(f"sparse-{len(arrived)}", 0)))
+                arrived.append(time.monotonic())
+            number = count_settled(consumption) - before
+            settled.extend([time.monotonic()] * (number - len(settled)))
+            return len(settled) >= load.sessions
+
+        wait_for(are_all_settled, f"fewer than {load.sessions} messages were settled")
+    late = [max(0.0, end - begin) for begin, end in zip(arrived, settled, strict=True)]
+    hundredths = quantiles(late, n=100)
+    return Lateness(hundredths[49], hundredths[98])
 
 
-def watch_settlements(
-    consumption: Consumption, before: int, expected: int, sending: Future[list[float]]
-) -> list[float]:
-    """Return when each of the expected settlements had been counted."""
-    settled: list[float] = []
-
-    def are_all_settled() -> bool:
-        if sending.done():
-            sending.result()
-        number = count_settled(consumption) - before
-        settled.extend([time.monotonic()] * (number - len(settled)))
-        return len(settled) >= expected
-
+def wait_for(condition: Callable[[], bool], what: str) -> None:
     wait_until(
-        are_all_settled,
+        condition,
         seconds=RUN_SECONDS_MAX,
-        what=f"fewer than {expected} messages were settled",
+        what=what,
         error=RunFailed,
         poll_seconds=LOOK_SECONDS,
     )
-    return settled
 
 
 def count_settled(consumption: Consumption) -> int:
     return consumption.cloud.control.count_completed(consumption.region)
-
-
-def summarize_lateness(arrived: Sequence[float], settled: Sequence[float]) -> Lateness:
-    # A settlement may be counted before the sender had its answer.
-    late = [max(0.0, end - begin) for begin, end in zip(arrived, settled, strict=True)]
-    hundredths = quantiles(late, n=100)
-    return Lateness(hundredths[49], hundredths[98])
