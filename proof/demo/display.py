@@ -1,4 +1,4 @@
-"""The displays of a run for a person: plain lines or a live display, then a summary."""
+"""The displays of a run for a person: plain lines or a live display."""
 
 import sys
 import time
@@ -12,7 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from proof.demo.result import DemoResult, ExitStatus
 from proof.testbed import sampling
 from proof.testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
 
@@ -21,8 +20,6 @@ BARS = " ▁▂▃▄▅▆▇█"
 BARS_SHOWN = 30
 STYLES = ("cyan", "yellow", "green", "magenta", "blue")
 UP, DOWN = Text("● up", style="green"), Text("● down", style="bold red")
-MARKS = {True: Text("ok", style="green"), False: Text("NO", style="bold red"), None: Text("")}
-NOT_YET = Text("..", style="bold yellow")
 
 
 class PlainDisplay:
@@ -132,29 +129,3 @@ def draw_bars(values: Sequence[float]) -> str:
     return "".join(
         BARS[min(steps, round(value / highest * steps))] for value in values[-BARS_SHOWN:]
     )
-
-
-def print_summary(console: Console, result: DemoResult) -> None:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for row in result.rows():
-        mark = NOT_YET if row.is_unfinished else MARKS[row.is_good]
-        table.add_row(mark, row.label, row.value)
-    console.print()
-    console.print(table)
-    console.print()
-    for problem in result.problems():
-        console.print(Text(f"BROKEN  {problem}", style="bold red"), soft_wrap=True)
-    for left in result.unfinished():
-        console.print(Text(f"NOT FINISHED  {left}", style="bold yellow"), soft_wrap=True)
-    for shortfall in result.shortfalls():
-        console.print(Text(f"NOT SHOWN  {shortfall}", style="bold yellow"), soft_wrap=True)
-    match result.exit_status():
-        case ExitStatus.HELD | ExitStatus.NOT_SHOWN:
-            console.print(Text("every promise held", style="bold green"))
-        case ExitStatus.NOT_FINISHED:
-            console.print("what was done broke no promise; the rest could not be checked")
-    if result.unfinished():
-        console.print(result.hint, soft_wrap=True)
-    if result.exit_status() is ExitStatus.NOT_SHOWN and result.options.kills:
-        console.print("run it again with --fresh and a lower --rate to see the failover")
-    console.print(f"report: {result.options.report}", soft_wrap=True, highlight=False)

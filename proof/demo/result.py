@@ -211,13 +211,17 @@ class DemoResult:
 
     @property
     def hint(self) -> str:
-        """The advice to a person about a run that did not finish."""
-        return (
-            "This machine may be too busy: run it again without --fresh, and it goes on with what"
-            " is left. If it stops at the same place again, --keep leaves everything up, so that"
-            " the operations page can say what stands still;"
-            f" the logs are in {self.options.logs}."
-        )
+        """The advice to a person about a run that did not finish, or did not show its failover."""
+        if self.stopped:
+            return (
+                "This machine may be too busy: run it again without --fresh, and it goes on with"
+                " what is left. If it stops at the same place again, --keep leaves everything up,"
+                " so that the operations page can say what stands still;"
+                f" the logs are in {self.options.logs}."
+            )
+        if self.shortfalls() and self.options.kills:
+            return "Run it again with --fresh and a lower --rate to see the failover."
+        return ""
 
     def shortfalls(self) -> tuple[str, ...]:
         """Name what a run that was to show a failover did not show, such as on a slow machine.

@@ -14,7 +14,7 @@ from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from local.testing.control import Counters
 from proof.demo.checker import DemoHistory, StoredStatus, check_history
-from proof.demo.display import LiveDisplay, PlainDisplay, print_summary
+from proof.demo.display import LiveDisplay, PlainDisplay
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
@@ -132,13 +132,14 @@ def run(options: DemoOptions) -> int:
             prepare_cloud(ROOT, ROOT / "local.config.json", options.more_regions, options.data)
         )
         for host in cloud.contract["hosts"].values():
-            page = f"{host}/api/operate?code={KEY}"
-            console.print(f"watch it on the operations page: {page}", soft_wrap=True)
+            watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"
+            console.print(watched, soft_wrap=True)
         is_live = console.is_terminal and not options.is_plain
         display = LiveDisplay(console) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
-        build_page(result).write(options.report)
-        print_summary(console, result)
+        page = build_page(result)
+        page.write(options.report)
+        page.print(console, options.report)
         if options.keeps_running:
             tell_how_to_reach(cloud)
             keep_up(cloud)

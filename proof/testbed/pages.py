@@ -4,6 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -25,6 +29,8 @@ class ReportRow:
         return self.is_good is False and not self.is_unfinished
 
 
+MARKS = {True: "[green]ok[/]", False: "[bold red]NO[/]", None: ""}
+NOT_YET = "[bold yellow]..[/]"
 # Words of every report that a reader may not know.
 TERMS = {
     "session": "what has an order of its own, such as an account: its messages follow one another",
@@ -41,7 +47,8 @@ class ReportPage:
     `story` says what was done, and which settings were not the product's defaults; `terms` explains
     its words. `unfinished` says what was left of a run that was broken off: what is not done broke
     no promise, and was not checked. `shortfalls` say what the run did not show, though no promise
-    was broken. `chart` is an SVG element, or empty; `sections` are tables by their headings.
+    was broken, `hint` what a person may do. `chart` is an SVG element, or empty; `sections` are
+    tables by their headings.
     """
 
     title: str
@@ -82,6 +89,30 @@ class ReportPage:
         loader = FileSystemLoader(TEMPLATES)
         environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
         return environment.get_template("report.html").render(page=self)
+
+    def print(self, console: "Console", path: Path) -> None:
+        """Print what was checked and what came of it, and where the page is."""
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for row in self.sections["Checks"]:
+            mark = NOT_YET if row.is_unfinished else MARKS[row.is_good]
+            table.add_row(mark, Text(row.label), Text(row.value))
+        console.print("", table, "", sep="\n")
+        for word, style, found in (
+            ("BROKEN", "bold red", self.problems),
+            ("NOT FINISHED", "bold yellow", self.unfinished),
+            ("NOT SHOWN", "bold yellow", self.shortfalls),
+        ):
+            for one in found:
+                console.print(Text(f"{word}  {one}", style=style), soft_wrap=True)
+        console.print(f"[bold]{self.headline}[/]")
+        if self.unfinished and self.is_good:
+            console.print("What was done broke no promise. The rest could not be checked.")
+        if self.hint:
+            console.print(Text(self.hint), soft_wrap=True)
+        console.print(Text(f"report: {path}"), soft_wrap=True)
 
     def write(self, path: Path) -> None:
         """Write the page; raises OSError."""

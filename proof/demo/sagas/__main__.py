@@ -11,6 +11,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from rich.console import Console
+
 from local.testing.cloud import CloudProcess
 from proof.demo.sagas.checker import SagaJournals
 from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
@@ -154,9 +156,7 @@ def run(options: SagaOptions) -> int:
     report = SagaReport(results, journals.read_sagas(), outage, primary, started_at, stopped)
     path = options.data / "report.html"
     report.page.write(path)
-    for line in report.lines():
-        print(line)
-    log(f"report: {path}")
+    report.page.print(Console(highlight=False), path)
     return report.exit_status()
 
 

@@ -1,7 +1,7 @@
-"""The report of a run of orders, as lines and as one HTML page with the sagas drawn over time."""
+"""The report of a run of orders: what was checked, and the sagas drawn over time."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -13,8 +13,6 @@ from proof.testbed.pages import ReportPage, ReportRow
 # From below: what ended well, what was undone, what needs a person, what is still running.
 STATES = ("completed", "compensated", "failed", "running")
 STATE_COLOURS = [COLOURS[name] for name in ("good", "region1", "bad", "region0")]
-MARKS = {True: "ok", False: "BROKEN", None: ""}
-NOT_FINISHED = "NOT FINISHED"
 HINT = (
     "This machine may be too busy: run it again, with a lower --rate, or when nothing else runs."
     " The logs of both regions are in the folder of this report, under logs."
@@ -69,10 +67,10 @@ class SagaReport:
             " end, and what it did to stock and accounts, was checked. A claim outlived its owner"
             f" by {LEASE_SECONDS} s (the product's default: 30 s).",
             started_at=self.started_at,
-            problems=[],
+            problems=[f"{one.label}: {one.value}" for one in self.results if one.is_broken],
             is_good=not any(result.is_broken for result in self.results),
             unfinished=self.unfinished,
-            hint=HINT,
+            hint=HINT if self.stopped else "",
             tiles=self.tiles,
             terms=TERMS,
             chart=draw_sagas(self.sagas, self.outage, self.region),
@@ -88,17 +86,6 @@ class SagaReport:
         if self.outage is not None:
             tiles["outage"] = f"{self.outage[1] - self.outage[0]:.1f} s"
         return tiles
-
-    def lines(self) -> Iterator[str]:
-        yield ""
-        for result in self.results:
-            mark = NOT_FINISHED if result.is_unfinished else MARKS[result.is_good]
-            yield f"{mark:<12} {result.label:<44} {result.value}"
-        yield ""
-        yield self.page.headline
-        if self.stopped:
-            yield self.stopped
-            yield HINT
 
 
 def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, region: str) -> str:
