@@ -158,7 +158,7 @@ def run_and_check(
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
     display.begin(timeline, copies=len(cloud.regions) * messages)
-    feed = start_feed(cloud, options, options.rate or feed_rate(messages))
+    feed = start_feed(cloud, options, options.rate or max(RATE_MIN, messages / FEED_SECONDS))
     with feed.child, display:
         demo_run = DemoRun(cloud, feed, display, timeline, messages)
         demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
@@ -224,9 +224,19 @@ class DemoRun:
         primary, *others = self.cloud.regions
         self._wait(
             f"{primary} to handle its part",
-            lambda now: is_kill_due(now, primary, self.messages) or self._is_over(now),
+            lambda now: (
+                now.regions[primary].settled >= KILL_AT_PART * self.messages or self._is_over(now)
+            ),
         )
         killed = self.timeline.samples[-1]
+        # What lies in a queue now may be copies of work that the primary has done, so as much again
+        # does not count for who takes over.
+        enough = {
+            one: killed.regions[one].settled
+            + killed.regions[one].outstanding
+            + RETURN_AT_PART * self.messages
+            for one in others
+        }
         if self._is_over(killed):
             self.note("everything was handled before a region could be killed")
             return
@@ -237,7 +247,7 @@ class DemoRun:
             self._wait(
                 f"{' and '.join(others)} to take over",
                 lambda now: (
-                    all(is_return_due(now, killed, one, self.messages) for one in others)
+                    all(now.regions[one].settled >= enough[one] for one in others)
                     or (
                         self.feed.is_finished()
                         and not any(now.regions[one].outstanding for one in others)
@@ -316,25 +326,6 @@ class DemoRun:
         self.movement.see("the feed's log", self.feed.read)
         self.movement.see("the regions", now.regions)
         return now
-
-
-def feed_rate(messages: int) -> float:
-    """Return how many messages a second make the feed long enough for an outage in its middle."""
-    return max(RATE_MIN, messages / FEED_SECONDS)
-
-
-def is_kill_due(now: CloudSample, primary: str, messages: int) -> bool:
-    return now.regions[primary].settled >= KILL_AT_PART * messages
-
-
-def is_return_due(now: CloudSample, killed: CloudSample, other: str, messages: int) -> bool:
-    """Return whether another region has done enough for the primary to return.
-
-    What lay in its queue at the kill may be copies of work the primary had done, so
-    as much again does not count.
-    """
-    done = now.regions[other].settled - killed.regions[other].settled
-    return done >= RETURN_AT_PART * messages + killed.regions[other].outstanding
 
 
 def is_drained(now: CloudSample) -> bool:

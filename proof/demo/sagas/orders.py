@@ -4,9 +4,8 @@ The client goes to the other region when one does not respond.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPException
 from random import Random
 from typing import Any
@@ -25,6 +24,7 @@ KEY = "lockstep-local"
 RESPONSE_SECONDS_MAX = 10.0
 TRIES = 60
 PAUSE_SECONDS = 0.5
+STOCK_UP_SECONDS_MAX = 240.0
 
 
 class NoResponse(RunFailed):
@@ -75,8 +75,15 @@ class OrderClient:
             self.publish(f"stock:{product}", "stock.receive", {"quantity": IN_STOCK})
         for customer in CUSTOMERS:
             self.publish(f"account:{customer}", "account.deposit", {"amount": MONEY})
-        for session in (f"account:{CUSTOMERS[-1]}", f"stock:{PRODUCTS[-1]}"):
-            self.wait(partial(self.has_journal, session))
+        # What was sent last to each kind of session was processed last.
+        last = (f"account:{CUSTOMERS[-1]}", f"stock:{PRODUCTS[-1]}")
+        wait_until(
+            lambda: all(self.has_journal(session) for session in last),
+            seconds=STOCK_UP_SECONDS_MAX,
+            what="what was sent first was not processed",
+            error=NoResponse,
+            poll_seconds=PAUSE_SECONDS,
+        )
 
     def publish(self, session: str, kind: str, body: dict[str, Any]) -> None:
         path = f"sessions/{quote(session)}/messages?type={kind}"
@@ -112,13 +119,3 @@ class OrderClient:
                     return status, document
             time.sleep(PAUSE_SECONDS * min(tried, 4))
         raise NoResponse(f"no region responded to {path}")
-
-    def wait(self, condition: Callable[[], bool], seconds: float = 120.0) -> None:
-        """Wait for a condition; raises NoResponse when it takes too long."""
-        wait_until(
-            condition,
-            seconds=seconds,
-            what="what was sent first was not processed",
-            error=NoResponse,
-            poll_seconds=PAUSE_SECONDS,
-        )
