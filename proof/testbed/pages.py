@@ -96,6 +96,9 @@ class ReportPage:
         from rich.text import Text
 
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        table.add_column()
+        table.add_column(no_wrap=True)
+        table.add_column()
         for row in self.sections["Checks"]:
             mark = NOT_YET if row.is_unfinished else MARKS[row.is_good]
             table.add_row(mark, Text(row.label), Text(row.value))
