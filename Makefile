@@ -54,7 +54,7 @@ test: .venv/ready-for-tests  ## every kind of test, the large ones as samples; C
 proof: .venv/ready-for-tests  ## everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
 	@$(RUN) -m tests proof --seeds $(SEEDS) $(foreach part,$(PARTS),--part $(part))
 
-simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=5000 FIRST=0 PROFILE=rough|mild|fair)
+simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=5000 FIRST=0 PROFILE=rough|fair)
 	@$(RUN) -m proof.simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)

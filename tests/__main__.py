@@ -100,7 +100,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
         prove("simulation", "-n", "2", "tests/simulation"),
         *(
             Step(f"seeds-{name}", make("simulate", f"SEEDS={seeds}", f"PROFILE={name}"))
-            for name in ("rough", "mild", "fair")
+            for name in ("rough", "fair")
         ),
         Step("mutants-by-seeds", (PYTHON, "-m", "tests.mutants")),
         Step("demo", make("demo", "ARGS=--fresh --plain")),

@@ -14,8 +14,8 @@ pytestmark = pytest.mark.slow
 
 SEEDS = 100
 # The same seeds in every run, and so many others.
-PARTS = {"rough": 14, "mild": 3, "fair": 3} if IS_PROOF else {"rough": 1}
-OTHERS = {"rough": 140, "mild": 30, "fair": 30}
+PARTS = {"rough": 17, "fair": 3} if IS_PROOF else {"rough": 1}
+OTHERS = {"rough": 170, "fair": 30}
 
 # What the rough profile must have injected, or it was not rough.
 EXPECTED_FAULTS = {

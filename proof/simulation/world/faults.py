@@ -126,30 +126,6 @@ class FaultProfile:
 
 
 FAIR = FaultProfile("fair")
-MILD = FaultProfile(
-    "mild",
-    calls=0.006,
-    stale_reads=0.05,
-    lock_losses=0.01,
-    lost_settlements=0.01,
-    duplicates=0.02,
-    reorders=0.02,
-    feed_repeats=0.05,
-    feed_skips=0.05,
-    outages=0.2,
-    silences=0.1,
-    refusals=0.1,
-    lost_rights=0.05,
-    failovers=0.1,
-    kills=0.1,
-    turns=0.01,
-    activities=0.01,
-    events=0.02,
-    hub_outages=0.1,
-    hub_losses=0.05,
-    skew_seconds=60.0,
-    faults_end_at=40.0,
-)
 ROUGH = FaultProfile(
     "rough",
     calls=0.03,
@@ -174,7 +150,7 @@ ROUGH = FaultProfile(
     skew_seconds=1_200.0,
     faults_end_at=50.0,
 )
-PROFILES = {profile.name: profile for profile in (FAIR, MILD, ROUGH)}
+PROFILES = {profile.name: profile for profile in (FAIR, ROUGH)}
 
 
 class FaultInjector:
