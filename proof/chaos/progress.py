@@ -55,9 +55,9 @@ class RunProgress:
     changed_at: float = field(default_factory=time.monotonic)
 
     def update(self) -> None:
-        ledger = self.ledger.read_new()
+        ledger = self.ledger.read_lines()
         self.safe += sum(line["count"] for line in ledger if line["what"] == "safe")
-        for line in self.received.read_new():
+        for line in self.received.read_lines():
             copy = (line["region"], line["id"])
             if copy in self.counted:
                 continue

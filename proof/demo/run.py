@@ -22,6 +22,7 @@ from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed import flights
 from proof.testbed.cloud import ROOT, app_settings
 from proof.testbed.faults import region_down, run_in_background
+from proof.testbed.following import LineFollower
 from proof.testbed.journal import JournalWork, read_work
 from proof.testbed.kept import KEY, keep_up, tell_how_to_reach
 from proof.testbed.regions import prepare_cloud
@@ -54,8 +55,8 @@ def read_journal(cloud: CloudProcess) -> DemoHistory:
 @dataclass(slots=True)
 class FeedProcess:
     child: Child
+    log: LineFollower
     summary: Path
-    read: int = 0
 
     def is_finished(self) -> bool:
         """Return whether the feed has ended; raises ChildFailed when it ended badly."""
@@ -67,14 +68,9 @@ class FeedProcess:
 
     def read_news(self) -> Iterator[str]:
         """Yield what the feed logged of its progress since the last call."""
-        with self.child.log.open("rb") as log:
-            log.seek(self.read)
-            for line in log:
-                if not line.endswith(b"\n"):
-                    return
-                self.read += len(line)
-                if line.startswith(NEWS):
-                    yield line.decode(errors="replace").strip()
+        for line in self.log.read_new():
+            if line.startswith(NEWS):
+                yield line.decode(errors="replace").strip()
 
     def count_rejected(self) -> int | None:
         """Return how many rows the feed says it rejected, or None if it did not come to its end."""
@@ -100,7 +96,7 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
         cwd=ROOT,
         grace_seconds=GRACE_SECONDS,
     )
-    return FeedProcess(child, summary)
+    return FeedProcess(child, LineFollower(child.log), summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +131,8 @@ def run(options: DemoOptions) -> int:
             watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"
             console.print(watched, soft_wrap=True)
         is_live = console.is_terminal and not options.is_plain
-        display = LiveDisplay(console) if is_live else PlainDisplay()
+        copies = len(cloud.regions) * len(expected.sent)
+        display = LiveDisplay(console, timeline, copies) if is_live else PlainDisplay()
         result = run_and_check(cloud, options, expected, timeline, display)
         page = build_page(result)
         page.write(options.report)
@@ -157,7 +154,6 @@ def run_and_check(
     before = read_journal(cloud).entries
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
-    display.begin(timeline, copies=len(cloud.regions) * messages)
     feed = start_feed(cloud, options, options.rate or max(RATE_MIN, messages / FEED_SECONDS))
     with feed.child, display:
         demo_run = DemoRun(cloud, feed, display, timeline, messages)
@@ -323,7 +319,7 @@ class DemoRun:
         now = take_sample(self.cloud.control, self.cloud.queue)
         self.timeline.samples.append(now)
         self.display.show_sample(now)
-        self.movement.see("the feed's log", self.feed.read)
+        self.movement.see("the feed's log", self.feed.log.read)
         self.movement.see("the regions", now.regions)
         return now
 

@@ -97,10 +97,9 @@ def parse_positive(text: str) -> float:
     return number
 
 
-def parse_count(text: str, *, of: str = "") -> int:
-    """Read a whole number from 1 on; the error names what it is a number of."""
+def parse_count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"must be a whole number{of} from 1, not {text!r}")
+        raise ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
     return int(text)
 
 

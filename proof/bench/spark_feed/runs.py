@@ -27,16 +27,6 @@ MIB = 2**20
 LOGS = Path(tempfile.gettempdir(), "bench-spark-logs")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessCosts:
-    """A child that ended well: its output, and what it and those beside it needed together."""
-
-    output: str
-    seconds: float
-    busy_seconds: float
-    memory_bytes: int
-
-
 @dataclass(slots=True)
 class TreeUsage:
     """The usage of processes and their children: `memory_bytes` is the most they held together.
@@ -47,12 +37,18 @@ class TreeUsage:
     memory_bytes: int = 0
     busy: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def busy_seconds(self) -> float:
+        return sum(self.busy.values())
+
 
 def measure(
     module: str, programs: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path
-) -> list[ProcessCosts]:
-    """Run `python -m module`, once for each words; raises RunFailed unless all end well."""
-    began = monotonic()
+) -> tuple[list[str], TreeUsage]:
+    """Run `python -m module`, once for each words; return their outputs and what they needed.
+
+    Raises RunFailed unless all end well.
+    """
     with log.open("ab") as errors:
         children = [
             subprocess.Popen(  # noqa: S603 - our own module
@@ -67,12 +63,10 @@ def measure(
         ]
         with watched([child.pid for child in children]) as usage:
             outputs = [child.communicate()[0] for child in children]
-    seconds = monotonic() - began
     for child in children:
         if child.returncode:
             raise RunFailed(f"{module} ended with {child.returncode}, see {log}")
-    busy = sum(usage.busy.values())
-    return [ProcessCosts(output, seconds, busy, usage.memory_bytes) for output in outputs]
+    return outputs, usage
 
 
 @contextmanager
@@ -158,15 +152,16 @@ def feed_flights(days: int, feed_cloud: FeedCloud) -> SendRun:
     words = [f"--days={days}", f"--group={GROUP}", f"--manifest={feed_cloud.manifest}"]
     words += [f"--rejects={feed_cloud.folder / 'rejects'}", f"--summary={path}"]
     log = LOGS / "feed.log"
-    (done,) = measure("spark.samples.flights.feed", [words], app_settings(feed_cloud.cloud), log)
+    began, settings = monotonic(), app_settings(feed_cloud.cloud)
+    _, usage = measure("spark.samples.flights.feed", [words], settings, log)
     summary = json.loads(path.read_text())
     return SendRun(
         summary["rows"],
         summary["sent"],
-        done.seconds,
+        monotonic() - began,
         sending_seconds(feed_cloud.manifest) if summary["sent"] else 0.0,
-        done.busy_seconds,
-        done.memory_bytes,
+        usage.busy_seconds,
+        usage.memory_bytes,
         feed_cloud.held_bytes,
     )
 
@@ -185,10 +180,11 @@ def run_bare_loops(processes: int, sample: int, plan: Path, feed_cloud: FeedClou
         for part in range(processes)
     ]
     log = LOGS / "bare.log"
-    ended = measure("proof.bench.spark_feed.bare", programs, app_settings(feed_cloud.cloud), log)
-    loops = [json.loads(each.output) for each in ended]
+    settings = app_settings(feed_cloud.cloud)
+    outputs, usage = measure("proof.bench.spark_feed.bare", programs, settings, log)
+    loops = [json.loads(output) for output in outputs]
     # From the first one's first send to the last one's last.
     seconds = max(each["ended"] for each in loops) - min(each["began"] for each in loops)
     events = sum(each["messages"] for each in loops)
-    needed = (ended[0].busy_seconds, ended[0].memory_bytes, feed_cloud.held_bytes)
+    needed = (usage.busy_seconds, usage.memory_bytes, feed_cloud.held_bytes)
     return SendRun(events, events, seconds, seconds, *needed)

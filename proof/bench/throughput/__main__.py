@@ -27,7 +27,7 @@ from proof.bench.throughput.consuming import (
     Shape,
     with_host,
 )
-from proof.bench.throughput.sparse import SparseLoad, measure_lateness
+from proof.bench.throughput.sparse import LOAD_SECONDS, SESSIONS, measure_lateness
 from proof.testbed.command import exit_status, parse_count, run_program, show_progress
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
@@ -108,16 +108,15 @@ def measure(shape: Shape, rounds: int, latencies: Latencies) -> dict[str, list[R
 
 def measure_sparse(latencies: Latencies) -> Iterator[str]:
     """Yield a line for each contestant: how late messages are settled that come one at a time."""
-    load = SparseLoad()
-    yield f"{load.sessions} sessions of one message over {load.seconds:g} s, ms until settled"
+    yield f"{SESSIONS} sessions of one message over {LOAD_SECONDS:g} s, ms until settled"
     yield f"{'':{NAME_WIDTH}}{'median':>8}{'99 %':>8}"
     for one in list_contestants():
         show_progress(f"sparse load: {one.name}")
         with one.running as own:
             own.put_at_a_distance(latencies)
             with one.consume(own):
-                late = measure_lateness(own, load)
-        yield f"{one.name:{NAME_WIDTH}}{late.median * 1000:8.0f}{late.nearly_all * 1000:8.0f}"
+                middle, nearly_all = measure_lateness(own)
+        yield f"{one.name:{NAME_WIDTH}}{middle * 1000:8.0f}{nearly_all * 1000:8.0f}"
 
 
 def compare_with_aims(rates: dict[str, list[Rate]]) -> Iterator[str]:

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from operator import sub
 from pathlib import Path
-from typing import Any
 
 from local.testing.children import Child, read_cpu_seconds
 from local.testing.cloud import CloudProcess
@@ -97,9 +96,6 @@ class Consumption:
     def connection(self) -> str:
         return str(self.cloud.contract["servicebus"][self.region])
 
-    def host(self) -> dict[str, Any]:
-        return dict(self.cloud.control.read_hosts()[self.region])
-
     def put_at_a_distance(self, latencies: Latencies) -> None:
         """Let the stores and the broker answer as late as these say, from now on."""
         bus, cosmos = f"servicebus.{self.region}", "cosmos"
@@ -175,7 +171,7 @@ def with_host(consumption: Consumption) -> Iterator[ProcessId]:
         def pid() -> int | None:
             if starting.done():
                 starting.result()
-            found: int | None = consumption.host()["pid"]
+            found: int | None = consumption.cloud.control.read_hosts()[consumption.region]["pid"]
             return found
 
         try:

@@ -7,7 +7,6 @@ is exact for a consumer that works in the order of arrival, and otherwise too ki
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import quantiles
 
 from azure.servicebus import ServiceBusClient
@@ -17,27 +16,16 @@ from proof.bench.load import make_status, to_sdk_message
 from proof.bench.throughput.consuming import RUN_SECONDS_MAX, Consumption
 from proof.testbed.command import RunFailed
 
+# So many sessions of one message each, over so many seconds.
+SESSIONS, LOAD_SECONDS = 1_000, 30.0
 LOOK_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class SparseLoad:
-    """So many sessions of one message each, over so many seconds."""
+def measure_lateness(consumption: Consumption) -> tuple[float, float]:
+    """Return how late half and nearly all messages are settled, in seconds after their arrival.
 
-    sessions: int = 1_000
-    seconds: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """Seconds from a message's arrival in the queue until it is settled, of half and nearly all."""
-
-    median: float
-    nearly_all: float
-
-
-def measure_lateness(consumption: Consumption, load: SparseLoad) -> Lateness:
-    """Send the load to a consumer that is being started; raises RunFailed where it does not end."""
+    The consumer is being started. Raises RunFailed where it does not end.
+    """
     with (
         ServiceBusClient.from_connection_string(consumption.connection) as client,
         client.get_queue_sender(consumption.queue) as sender,
@@ -51,18 +39,18 @@ def measure_lateness(consumption: Consumption, load: SparseLoad) -> Lateness:
 
         def are_all_settled() -> bool:
             """Send what is due, and note which settlements there are by now."""
-            due = (time.monotonic() - began) * load.sessions / load.seconds
-            while len(arrived) < min(due, load.sessions):
+            due = (time.monotonic() - began) * SESSIONS / LOAD_SECONDS
+            while len(arrived) < min(due, SESSIONS):
                 sender.send_messages(to_sdk_message(make_status(f"sparse-{len(arrived)}", 0)))
                 arrived.append(time.monotonic())
             number = count_settled(consumption) - before
             settled.extend([time.monotonic()] * (number - len(settled)))
-            return len(settled) >= load.sessions
+            return len(settled) >= SESSIONS
 
-        wait_for(are_all_settled, f"fewer than {load.sessions} messages were settled")
+        wait_for(are_all_settled, f"fewer than {SESSIONS} messages were settled")
     late = [max(0.0, end - begin) for begin, end in zip(arrived, settled, strict=True)]
     hundredths = quantiles(late, n=100)
-    return Lateness(hundredths[49], hundredths[98])
+    return hundredths[49], hundredths[98]
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
