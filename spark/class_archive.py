@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark import cli
-from spark.console import JobConsole
-from spark.runtime import CLASS_ARCHIVE, MASTER_DEFAULT, SparkUnavailable, open_spark, stop_java
+from spark.job.console import JobConsole
+from spark.job.runtime import CLASS_ARCHIVE, MASTER_DEFAULT, SparkUnavailable, open_spark, stop_java
 
 DESCRIPTION = f"""\
 Record the classes that Spark loads, so that every later Spark job on this machine starts in half
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.log(f"Spark starts with {CLASS_ARCHIVE} from now on")
         return 0
 
-    return cli.run_job(console, job)
+    return console.run(job)
 
 
 def record_classes() -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -11,16 +11,22 @@ from dataclasses import asdict, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark import cli
-from spark.console import JobConsole
-from spark.datasource import EVENTS_A_LANE, LANES_MAX
-from spark.feeding import JOB, FeedConfig, FeedResult, feed, select_unfed
-from spark.incremental import ChangePolicy
-from spark.mapping import SourceMapping
-from spark.options import read_app_settings
-from spark.rejects import require_replaceable
-from spark.runtime import open_spark
-from spark.sources import read_table, stream_table
+from spark.feeding import ChangeLimit, ChangePolicy
+from spark.feeding.dataframe import JOB, FeedConfig, FeedResult, feed, select_unfed
+from spark.feeding.rejects import require_replaceable
+from spark.job.arguments import (
+    add_manifest_argument,
+    add_source_arguments,
+    add_spark_arguments,
+    parse_whole_number,
+)
+from spark.job.console import JobConsole
+from spark.job.runtime import open_spark
+from spark.job.settings import read_app_settings
+from spark.read.mapping import SourceMapping
+from spark.read.sources import read_table, stream_table
+from spark.send.arguments import add_sending_arguments
+from spark.send.datasource import EVENTS_A_LANE, LANES_MAX
 
 DESCRIPTION = """\
 Turn rows into numbered events, one ordered stream per session, and send them to both regions. A
@@ -54,26 +60,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         opened = nullcontext(lambda spark: feed_source(spark, mapping, chosen, console))
         return run_feed(opened, chosen, console)
 
-    return cli.run_job(console, job)
+    return console.run(job)
 
 
 def build_feed_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.feed", description=DESCRIPTION)
-    cli.add_source_arguments(parser)
+    add_source_arguments(parser)
     add_feed_arguments(parser)
     add = parser.add_argument
     add("--full", action="store_true", help="also read what is older than the last watermark")
     add("--stream", action="store_true", help="read the source as a folder of files, each once")
     add("--checkpoint", metavar="DIR", help="folder in which a stream records what it has read")
     every = "keep reading a stream at this interval (default: read what is there, then end)"
-    add("--every", type=cli.parse_whole_number, metavar="SECONDS", help=every)
+    add("--every", type=parse_whole_number, metavar="SECONDS", help=every)
     return parser
 
 
 def add_feed_arguments(parser: ArgumentParser) -> None:
-    cli.add_manifest_argument(parser)
-    cli.add_sending_arguments(parser)
-    cli.add_spark_arguments(parser)
+    add_manifest_argument(parser)
+    add_sending_arguments(parser)
+    add_spark_arguments(parser)
     rejects = "folder for rows that cannot become events, as JSON lines (default: %(default)s)"
     parser.add_argument("--rejects", default="rejects", metavar="DIR", help=rejects)
     kinds = {"late": "belongs before rows that were fed", "changed": "was fed with another content"}
@@ -88,12 +94,19 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     limit = "with --manifest, send nothing if more rows are changed than this number, or this "
     limit += "share of the rows that were fed before (5%%)"
-    add("--max-changed", type=cli.parse_change_limit, metavar="LIMIT", help=limit)
+    add("--max-changed", type=parse_change_limit, metavar="LIMIT", help=limit)
     accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
     add("--accept-mapping", action="store_true", help=accept)
     lanes = "in how many parts the events are sent, each by a task (default: one for each "
     lanes += f"{EVENTS_A_LANE:,} events, {LANES_MAX} at most)"
-    add("--lanes", type=cli.parse_whole_number, metavar="N", help=lanes)
+    add("--lanes", type=parse_whole_number, metavar="N", help=lanes)
+
+
+def parse_change_limit(text: str) -> ChangeLimit:
+    try:
+        return ChangeLimit.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:

@@ -10,26 +10,32 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark import cli
-from spark.console import JobConsole
-from spark.facts import SourceFacts, extract_facts
-from spark.failures import JobRefused
-from spark.incremental import ChangePolicies, classify_facts, plan_events
-from spark.journal import read_journal, read_journal_settings
-from spark.manifest import Manifest
-from spark.mapping import SourceMapping
-from spark.numbering import number_facts
-from spark.reconciliation import (
+from spark.check.reconciliation import (
     FindingKind,
     count_by_session,
     find_differences,
     leave_out,
     list_effects,
 )
-from spark.report import build_report, format_lines, render_page
-from spark.runtime import open_spark
+from spark.check.report import build_report, format_lines, render_page
+from spark.feeding.incremental import ChangePolicies, classify_facts, plan_events
+from spark.feeding.manifest import Manifest
+from spark.feeding.numbering import number_facts
+from spark.job.arguments import (
+    add_manifest_argument,
+    add_source_arguments,
+    add_spark_arguments,
+    parse_iso_time,
+    parse_output_file,
+)
+from spark.job.console import JobConsole
+from spark.job.failures import JobRefused
+from spark.job.runtime import open_spark
+from spark.read.facts import SourceFacts, extract_facts
+from spark.read.journal import read_journal, read_journal_settings
+from spark.read.mapping import SourceMapping
+from spark.read.sources import read_table
 from spark.schemas import EVENTS
-from spark.sources import read_table
 
 JOB = "reconcile"
 DIFFERENT = 1
@@ -61,19 +67,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         about = {"source": chosen.source, "mapping": str(chosen.mapping)}
         return run_reconcile(opened, about, chosen, console)
 
-    return cli.run_job(console, job)
+    return console.run(job)
 
 
 def build_reconcile_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.reconcile", description=DESCRIPTION)
-    cli.add_source_arguments(parser)
+    add_source_arguments(parser)
     add_reconcile_arguments(parser)
     return parser
 
 
 def add_reconcile_arguments(parser: ArgumentParser) -> None:
-    cli.add_manifest_argument(parser)
-    cli.add_spark_arguments(parser)
+    add_manifest_argument(parser)
+    add_spark_arguments(parser)
     add = parser.add_argument
     journal = "the journal's documents as exported by its change feed, JSON lines or .parquet "
     add("--journal", metavar="PATH", help=f"{journal}(default: the account of the settings)")
@@ -81,11 +87,17 @@ def add_reconcile_arguments(parser: ArgumentParser) -> None:
         "with --manifest, only the events of runs that were bound {} this time (ISO 8601, UTC if "
     )
     when += "it names no zone)"
-    add("--fed-since", type=cli.parse_instant, metavar="TIME", help=when.format("at or after"))
-    add("--fed-until", type=cli.parse_instant, metavar="TIME", help=when.format("before"))
+    add("--fed-since", type=parse_instant, metavar="TIME", help=when.format("at or after"))
+    add("--fed-until", type=parse_instant, metavar="TIME", help=when.format("before"))
     add("--report", metavar="DIR", help="write findings and counts by session, as Parquet")
     page = "write a page for people, as HTML"
-    add("--page", type=cli.parse_output_file, metavar="FILE", help=page)
+    add("--page", type=parse_output_file, metavar="FILE", help=page)
+
+
+def parse_instant(text: str) -> datetime:
+    """An instant, in UTC if the text names no zone; raises ArgumentTypeError."""
+    found = parse_iso_time(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def run_reconcile(

@@ -7,7 +7,7 @@ takes the place of its number.
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -15,15 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.settings import Settings
-from spark import cli
-from spark.console import JobConsole
-from spark.datasource import EventWriter
-from spark.manifest import Manifest
-from spark.options import read_app_settings
-from spark.reconciliation import FindingKind
-from spark.runtime import open_spark
-from spark.schemas import EVENTS, FINDINGS
-from spark.sending import SendCounts
+from spark.check.reconciliation import FINDINGS, FindingKind
+from spark.feeding.manifest import Manifest
+from spark.job.arguments import (
+    add_group_argument,
+    add_manifest_argument,
+    add_spark_arguments,
+    parse_iso_time,
+)
+from spark.job.console import JobConsole
+from spark.job.runtime import open_spark
+from spark.job.settings import read_app_settings
+from spark.schemas import EVENTS
+from spark.send.arguments import add_sending_arguments
+from spark.send.datasource import EventWriter
+from spark.send.rows import SendCounts
 
 JOB = "replay"
 
@@ -40,22 +46,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (chosen.session or chosen.since or chosen.until or chosen.missing or chosen.all):
         parser.error("choose by --session, --since, --until or --missing, or say --all")
     console = JobConsole(JOB, chosen.quiet)
-    return cli.run_job(console, lambda: run_replay(chosen, console))
+    return console.run(lambda: run_replay(chosen, console))
 
 
 def build_replay_parser() -> ArgumentParser:
     parser = ArgumentParser(prog="python -m spark.replay", description=DESCRIPTION)
-    cli.add_manifest_argument(parser, required=True)
-    cli.add_group_argument(parser)
+    add_manifest_argument(parser, required=True)
+    add_group_argument(parser)
     add = parser.add_argument
     add("--session", action="append", metavar="ID", help="a session; may be given more than once")
-    add("--since", type=cli.parse_time, metavar="TIME", help="from this time on (ISO 8601)")
-    add("--until", type=cli.parse_time, metavar="TIME", help="before this time (ISO 8601)")
+    add("--since", type=parse_time, metavar="TIME", help="from this time on (ISO 8601)")
+    add("--until", type=parse_time, metavar="TIME", help="before this time (ISO 8601)")
     add("--missing", metavar="DIR", help="the events that this report calls missing")
     add("--all", action="store_true", help="everything")
-    cli.add_sending_arguments(parser)
-    cli.add_spark_arguments(parser)
+    add_sending_arguments(parser)
+    add_spark_arguments(parser)
     return parser
+
+
+def parse_time(text: str) -> str:
+    """A time without a zone, compared as text with events' times; raises ArgumentTypeError."""
+    found = parse_iso_time(text)
+    if found.tzinfo is not None:
+        raise ArgumentTypeError(f"a time without a zone, in the zone of the events: {text!r}")
+    return found.isoformat()
 
 
 def run_replay(chosen: Namespace, console: JobConsole) -> int:

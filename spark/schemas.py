@@ -49,6 +49,3 @@ PLAN = StructType(
 NEWEST = build_schema(
     session=TEXT, group=TEXT, key=TEXT, place=TEXTS, digest=TEXT, version=TEXT, sequence=LONG
 )
-
-# A difference between source and journal: its kind, the event it concerns, and details for people.
-FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.runtime import start_spark
+from spark.job.runtime import start_spark
 
 # These jobs are over before Java's second compiler would pay.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

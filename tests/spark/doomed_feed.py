@@ -16,10 +16,11 @@ from typing import Never
 from shared.domain.message import Message
 from shared.settings import Settings
 from shared.wiring import open_producer
-from spark import feed, feeding
-from spark.datasource import EventWriter, LockstepDataSource
-from spark.manifest import PLANNED, SENT, Manifest, ManifestStep
-from spark.sending import SendCounts, SendMessages
+from spark import feed
+from spark.feeding import dataframe as feeding
+from spark.feeding.manifest import PLANNED, SENT, Manifest, ManifestStep
+from spark.send.datasource import EventWriter, LockstepDataSource
+from spark.send.rows import SendCounts, SendMessages
 
 DRIVER = "DOOMED_DRIVER"
 # A task's operations before the one that is cut off.

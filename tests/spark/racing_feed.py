@@ -17,11 +17,11 @@ from pyspark import TaskContext
 
 from local.testing.patience import Patience, PatienceExhausted
 from shared.domain.message import Message
-from spark.datasource import EventWriter, LockstepDataSource, OpenSender, open_sender
-from spark.numbering import number_facts
-from spark.runtime import LOG_SETTINGS
+from spark.feeding.numbering import number_facts
+from spark.job.runtime import LOG_SETTINGS
 from spark.schemas import FACTS
-from spark.sending import SendCounts, SendMessages
+from spark.send.datasource import EventWriter, LockstepDataSource, OpenSender, open_sender
+from spark.send.rows import SendCounts, SendMessages
 from tests.spark.two_machines import two_machines
 
 FACTS_FILE, COUNTS_FILE = "facts.json", "counts.json"

@@ -10,8 +10,8 @@ from pyspark import TaskContext
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import Message
-from spark.datasource import LockstepDataSource
-from spark.sending import SendCounts, SendMessages, get_number
+from spark.send.datasource import LockstepDataSource
+from spark.send.rows import SendCounts, SendMessages, get_number
 
 OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = (
     "opening",

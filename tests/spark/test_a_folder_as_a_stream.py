@@ -12,10 +12,10 @@ from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.facts import map_rows
-from spark.failures import find_root_cause
-from spark.mapping import SourceMapping
-from spark.sources import read_table, stream_table
+from spark.job.failures import find_root_cause
+from spark.read.facts import map_rows
+from spark.read.mapping import SourceMapping
+from spark.read.sources import read_table, stream_table
 from tests.spark.test_feed_by_a_manifest import DOCUMENT
 
 pytestmark = pytest.mark.spark

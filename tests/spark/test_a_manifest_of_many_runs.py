@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import manifest
-from spark.files import SparkFiles
-from spark.incremental import Standing
-from spark.manifest import Manifest
+from spark.feeding import manifest
+from spark.feeding.incremental import Standing
+from spark.feeding.manifest import Manifest
+from spark.job.files import SparkFiles
 from tests.spark.test_feed_by_a_manifest import LINES, DriverKilled, job, run, sent, source
 
 pytestmark = [pytest.mark.spark, pytest.mark.proof]

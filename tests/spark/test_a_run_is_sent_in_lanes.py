@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.datasource import EVENTS_A_LANE, LANES_MAX, EventWriter
-from spark.manifest import Manifest
-from spark.numbering import arrange_in_event_order, arrange_in_runs, find_lane
+from spark.feeding.manifest import Manifest
 from spark.schemas import EVENTS
+from spark.send.arranging import arrange_in_event_order, arrange_in_runs, find_lane
+from spark.send.datasource import EVENTS_A_LANE, LANES_MAX, EventWriter
 from tests.spark.recording import recorded
 from tests.spark.test_feed_by_a_manifest import DriverKilled, job, run, sent, source
 

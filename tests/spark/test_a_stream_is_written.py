@@ -8,10 +8,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from spark.datasource import LockstepDataSource
-from spark.failures import find_root_cause
-from spark.options import OptionRefused
+from spark.job.failures import find_root_cause
+from spark.job.settings import OptionRefused
 from spark.schemas import EVENTS
+from spark.send.datasource import LockstepDataSource
 from tests.spark.recording import CLOSING, RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark

@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.facts import map_rows
 from spark.feeding import FeedConfig, feed
-from spark.mapping import SourceMapping
-from spark.rejects import RowCounts
-from spark.sources import SourceRefused, read_table, stream_table
+from spark.feeding.rejects import RowCounts
+from spark.read.facts import map_rows
+from spark.read.mapping import SourceMapping
+from spark.read.sources import SourceRefused, read_table, stream_table
 
 pytestmark = pytest.mark.spark
 

@@ -7,10 +7,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.datasource import LockstepDataSource
-from spark.failures import find_root_cause
-from spark.numbering import arrange_in_event_order
+from spark.job.failures import find_root_cause
 from spark.schemas import EVENTS
+from spark.send.arranging import arrange_in_event_order
+from spark.send.datasource import LockstepDataSource
 from tests.spark.recording import POINTS, WITHIN, RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import class_archive, runtime
-from spark.runtime import CLASS_ARCHIVE, build_configuration
+from spark import class_archive
+from spark.job import runtime
+from spark.job.runtime import CLASS_ARCHIVE, build_configuration
 
 OPTIONS = "spark.driver.extraJavaOptions"
 

@@ -8,9 +8,9 @@ import pandas as pd  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.facts import map_rows
-from spark.mapping import SourceMapping
-from spark.sources import read_table, stream_table
+from spark.read.facts import map_rows
+from spark.read.mapping import SourceMapping
+from spark.read.sources import read_table, stream_table
 
 pytestmark = pytest.mark.spark
 

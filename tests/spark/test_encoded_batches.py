@@ -35,10 +35,10 @@ from shared.domain.message import Message, Number
 from shared.settings import Connection
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock
-from spark import encoded_bus
-from spark.amqp import SASL, QueueAddress
-from spark.encoded_bus import KEPT_BYTES_MAX, EncodedBus, find_address
-from spark.encoding import (
+from spark.send import encoded_bus
+from spark.send.amqp import SASL, QueueAddress
+from spark.send.encoded_bus import KEPT_BYTES_MAX, EncodedBus, find_address
+from spark.send.encoding import (
     Described,
     NoAmqpValue,
     Symbol,

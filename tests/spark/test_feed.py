@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark import feed
-from spark.rejects import (
+from spark.feeding.rejects import (
     RejectsRefused,
     RowCounts,
     RowsLost,

@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import feed, feeding
-from spark.console import JobConsole
-from spark.datasource import EventWriter
-from spark.facts import SourceFacts, extract_facts
-from spark.incremental import (
+from spark import feed
+from spark.feeding import dataframe as feeding
+from spark.feeding.incremental import (
     ChangeLimit,
     ChangePolicies,
     IncrementalFeed,
@@ -23,10 +21,13 @@ from spark.incremental import (
     SourceOrigin,
     TooManyChanged,
 )
-from spark.manifest import Manifest
-from spark.mapping import SourceMapping
-from spark.rejects import account_for_rows
-from spark.sources import filter_since, read_table
+from spark.feeding.manifest import Manifest
+from spark.feeding.rejects import account_for_rows
+from spark.job.console import JobConsole
+from spark.read.facts import SourceFacts, extract_facts
+from spark.read.mapping import SourceMapping
+from spark.read.sources import filter_since, read_table
+from spark.send.datasource import EventWriter
 from tests.spark.recording import RecordingDataSource, recorded
 
 pytestmark = pytest.mark.spark

@@ -5,9 +5,9 @@ import hashlib
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.numbering import arrange_in_event_order
 from spark.samples.flights.validation import validate_flights
 from spark.schemas import EVENTS
+from spark.send.arranging import arrange_in_event_order
 from tests.flight_cells import CANCELLED
 from tests.spark.flights import assert_same_table, bodies, events_of, flight, table, told
 

@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import BODY_BYTES_MAX
-from spark.facts import map_rows
-from spark.mapping import MappingRefused, SourceMapping
+from spark.read.facts import map_rows
+from spark.read.mapping import MappingRefused, SourceMapping
+from spark.read.sources import SourceRefused, filter_since, read_table
 from spark.schemas import FACTS
-from spark.sources import SourceRefused, filter_since, read_table
 from tests.spark.flights import assert_same_table
 
 DOCUMENT: dict[str, Any] = {

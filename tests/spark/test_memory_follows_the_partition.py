@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import Message
-from spark.datasource import LockstepDataSource
-from spark.numbering import arrange_in_runs
-from spark.sending import SendCounts, SendMessages
+from spark.send.arranging import arrange_in_runs
+from spark.send.datasource import LockstepDataSource
+from spark.send.rows import SendCounts, SendMessages
 
 pytestmark = pytest.mark.spark
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import facts as source_facts
-from spark import incremental, numbering, reconciliation
+from spark.check import reconciliation
+from spark.feeding import incremental, numbering
+from spark.read import facts as source_facts
 from spark.samples.flights import events, validation
 from tests.spark import facts
 from tests.spark import test_of_one_key_the_newest_counts as newest_counts

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.facts import map_rows
-from spark.mapping import MappingRefused, SourceMapping
+from spark.read.facts import map_rows
+from spark.read.mapping import MappingRefused, SourceMapping
 from spark.schemas import BROKEN_LINE
 
 pytestmark = pytest.mark.spark

@@ -37,8 +37,8 @@ def test_the_same_sources_give_the_same_bytes_and_only_two_packages(tmp_path: Pa
     names = ZipFile(tmp_path / ARCHIVE).namelist()
     assert {name.partition("/")[0] for name in names} == {"shared", "spark"}
     assert {
-        "spark/datasource.py",
-        "spark/log4j2.properties",
+        "spark/send/datasource.py",
+        "spark/job/log4j2.properties",
         "shared/py.typed",
         "shared/wiring.py",
     } <= set(names)

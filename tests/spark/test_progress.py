@@ -9,12 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from local.testing.patience import eventually
-from spark.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
-from spark.datasource import EventWriter
-from spark.numbering import number_facts
-from spark.progress import ProgressListener, TaskProgress, send_progress
+from spark.feeding.numbering import number_facts
+from spark.job.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
+from spark.job.progress import ProgressListener, TaskProgress, send_progress
 from spark.schemas import FACTS
-from spark.sending import SendCounts
+from spark.send.datasource import EventWriter
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import RecordingDataSource
 from tests.spark.test_feed_by_a_manifest import settings
@@ -62,8 +61,8 @@ def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
 
-    TaskProgress(None, f"127.0.0.1:{port}/token").finish(SendCounts(3))
-    TaskProgress(None, "127.0.0.1:0/token").finish(SendCounts(3))
+    TaskProgress(None, f"127.0.0.1:{port}/token").finish(3)
+    TaskProgress(None, "127.0.0.1:0/token").finish(3)
 
 
 @pytest.mark.spark

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import feeding
-from spark.datasource import EventWriter
+from spark.feeding import dataframe as feeding
+from spark.send.datasource import EventWriter
 from tests.docs.pages import page
 from tests.spark.recording import RecordingDataSource, recorded
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.reconciliation import ENTRIES, find_differences
+from spark.check.reconciliation import find_differences
+from spark.read.journal import ENTRIES
 from spark.schemas import EVENTS
 
 pytestmark = pytest.mark.spark

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark import reconcile, replay
-from spark.journal import read_journal
-from spark.manifest import Manifest
-from spark.numbering import number_facts
+from spark.feeding.manifest import Manifest
+from spark.feeding.numbering import number_facts
+from spark.read.journal import read_journal
 from spark.replay import read_findings, select_events, select_missing
 from spark.schemas import EVENTS, FACTS
 from tests.spark.facts import GROUP, fact
@@ -158,7 +158,7 @@ def test_only_what_was_fed_within_a_time_is_asked_for(
     numbered = number_facts(
         spark.createDataFrame(facts, FACTS).withColumn("begin", F.lit(4)), GROUP, begin="begin"
     )
-    monkeypatch.setattr("spark.manifest.format_now", lambda: "2036-02-01T00:00:00+00:00")
+    monkeypatch.setattr("spark.feeding.manifest.format_now", lambda: "2036-02-01T00:00:00+00:00")
     later.mark_sent(later.bind(2, numbered, None))
     # The older run's entries are compacted, but for one.
     of_later = [entry("acc-1", 3, 3), entry("acc-1", 4, 4), entry("acc-1", 5, 5)]

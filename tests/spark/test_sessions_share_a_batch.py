@@ -23,10 +23,10 @@ from shared.ports import Bus
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
-from spark.datasource import PATIENCE_SECONDS
-from spark.encoded_bus import EncodedBus
-from spark.gathering import BUSY_SECONDS_MAX, GATHERED_BYTES_MAX, PAUSE_SECONDS, GatheringBus
-from spark.sending import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
+from spark.send.datasource import PATIENCE_SECONDS
+from spark.send.encoded_bus import EncodedBus
+from spark.send.gathering import BUSY_SECONDS_MAX, GATHERED_BYTES_MAX, PAUSE_SECONDS, GatheringBus
+from spark.send.rows import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
 from tests.cloud import running_cloud, settings_of
 
 EAST, WEST, QUEUE = "east", "west", "lockstep"

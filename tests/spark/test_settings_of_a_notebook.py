@@ -10,14 +10,15 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.domain.errors import InvalidOptions
-from spark import feeding
-from spark.datasource import EventWriter
 from spark.feeding import FeedConfig, feed
-from spark.incremental import ChangeLimit, ChangePolicy
-from spark.numbering import arrange_in_runs, number_facts
-from spark.options import with_settings
-from spark.runtime import SparkUnavailable, open_spark
+from spark.feeding import dataframe as feeding
+from spark.feeding.incremental import ChangeLimit, ChangePolicy
+from spark.feeding.numbering import number_facts
+from spark.job.runtime import SparkUnavailable, open_spark
+from spark.job.settings import with_settings
 from spark.schemas import FACTS
+from spark.send.arranging import arrange_in_runs
+from spark.send.datasource import EventWriter
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import RecordingDataSource, recorded
 from tests.spark.test_a_table_that_is_no_files import ROWS, mapping

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.numbering import RUN_EVENTS, arrange_in_runs
 from spark.schemas import EVENTS
+from spark.send.arranging import RUN_EVENTS, arrange_in_runs
 
 pytestmark = pytest.mark.spark
 

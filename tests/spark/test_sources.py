@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.read.sources import SourceRefused
 from spark.samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, read_flights
 from spark.samples.flights.validation import select_first_days, validate_flights
 from spark.schemas import BROKEN_LINE
-from spark.sources import SourceRefused
 from tests.flight_cells import CANCELLED
 from tests.spark.flights import assert_same_table, events_of, flight, table
 

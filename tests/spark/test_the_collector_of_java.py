@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from spark.runtime import CHOSEN_COLLECTOR, JAVA_VARIABLES, build_configuration
+from spark.job.runtime import CHOSEN_COLLECTOR, JAVA_VARIABLES, build_configuration
 
 
 @pytest.fixture(autouse=True)

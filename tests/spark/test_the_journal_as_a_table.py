@@ -10,9 +10,14 @@ from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
 from shared.domain.errors import Misconfigured
 from shared.settings import InvalidSettings
-from spark.journal import JournalReader, JournalSource, read_journal_settings
-from spark.options import OptionRefused
-from spark.reconciliation import ENTRIES, IDENTITY
+from spark.job.settings import OptionRefused
+from spark.read.journal import (
+    ENTRIES,
+    IDENTITY,
+    JournalReader,
+    JournalSource,
+    read_journal_settings,
+)
 
 pytestmark = pytest.mark.wire
 

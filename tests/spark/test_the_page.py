@@ -8,22 +8,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX, STORED_BYTES_MAX
-from spark.facts import list_row_checks
+from spark.check.reconciliation import FindingKind
 from spark.feed import build_feed_parser
-from spark.files import DISK, RENAME_REFUSES
-from spark.incremental import Standing
-from spark.mapping import (
+from spark.feeding.incremental import Standing
+from spark.job.files import DISK, RENAME_REFUSES
+from spark.read.facts import list_row_checks
+from spark.read.mapping import (
     WHOLE_NUMBERS,
     SourceFormat,
     SourceMapping,
     require_column_types,
     require_lateness,
 )
-from spark.options import WRITE_OPTIONS, WriteOptions
 from spark.reconcile import build_reconcile_parser
-from spark.reconciliation import FindingKind
 from spark.replay import build_replay_parser
 from spark.schemas import EVENTS
+from spark.send.options import WRITE_OPTIONS, WriteOptions
 from tests.docs.pages import coded, page
 
 PAGE = page("docs/spark.md")

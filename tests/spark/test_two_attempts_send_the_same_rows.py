@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 
 from shared.domain.message import Message, derive_id
-from spark.sending import SendCounts, SendPolicy, send_rows
+from spark.send.rows import SendCounts, SendPolicy, send_rows
 from tests.crashes import rest
 from tests.world import REGIONS, World
 
@@ -32,7 +32,7 @@ def rows() -> list[Row]:
     ]
 
 
-def unheard(_: SendCounts) -> None:
+def unheard(_: int) -> None:
     """Nobody listens."""
 
 

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.datasource import EventWriter
-from spark.facts import SourceFacts
-from spark.files import FilesRefused, SparkFiles
-from spark.manifest import Manifest, ManifestRefused
-from spark.numbering import number_facts
+from spark.feeding.manifest import Manifest, ManifestRefused
+from spark.feeding.numbering import number_facts
+from spark.job.files import FilesRefused, SparkFiles
+from spark.read.facts import SourceFacts
 from spark.schemas import FACTS, REJECTED_ROWS
+from spark.send.datasource import EventWriter
 from tests.spark.facts import GROUP, fact
 from tests.spark.recording import recorded
 from tests.spark.test_feed_by_a_manifest import job, run

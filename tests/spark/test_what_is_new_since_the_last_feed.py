@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.incremental import ChangePolicies, ChangePolicy, plan_events, select_rejects
+from spark.feeding.incremental import ChangePolicies, ChangePolicy, plan_events, select_rejects
 from spark.schemas import PLAN, REJECTED_ROWS
 from tests.spark.facts import GROUP, NEVER_FED, Fact, bound, fact, stood
 from tests.spark.flights import assert_same_table

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from local.testing.patience import until, wait_for_end
 from proof.testbed.cloud import app_settings
-from spark import feed, feeding, reconcile
-from spark.datasource import EventWriter
+from spark import feed, reconcile
+from spark.feeding import dataframe as feeding
+from spark.send.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack
 from tests.spark.doomed_feed import Point
 from tests.spark.environment import QUICK

@@ -4,7 +4,9 @@ import pytest
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from shared.settings import InvalidSettings
-from spark.datasource import (
+from spark.job.settings import OptionRefused
+from spark.schemas import EVENTS
+from spark.send.datasource import (
     LockstepDataSource,
     PartitionSent,
     SchemaRefused,
@@ -12,9 +14,8 @@ from spark.datasource import (
     require_schema,
     require_whole_sessions,
 )
-from spark.options import OptionRefused, WriteOptions
-from spark.schemas import EVENTS
-from spark.sending import BrokenSequence, SendCounts
+from spark.send.options import WriteOptions
+from spark.send.rows import BrokenSequence, SendCounts
 
 SETTINGS = {
     "LOCKSTEP_REGIONS": "east,west",

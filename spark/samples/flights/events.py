@@ -10,8 +10,8 @@ same place are ordered by their body (numbering.number_facts).
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.facts import SourceFacts
-from spark.numbering import number_facts
+from spark.feeding.numbering import number_facts
+from spark.read.facts import SourceFacts
 from spark.samples.flights import validation
 from spark.samples.flights.source import read_flights
 from spark.schemas import EVENTS

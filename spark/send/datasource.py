@@ -1,7 +1,7 @@
 """`df.write.format("lockstep")`: the executors send events through the product's producer.
 
 Promised: a retried task sends the same ids, numbers and bytes, so it adds no effect. A session's
-order is kept if all its rows are in one partition and in order, as `numbering.py` arranges them.
+order is kept if all its rows are in one partition and in order, as `arranging.py` arranges them.
 Not promised: that a failed write has sent nothing. What was sent stays sent, and running the job
 again completes it. A stream is written in the same way, batch by batch; see LockstepStreamWriter.
 """
@@ -39,18 +39,13 @@ from pyspark.sql.types import StructType
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.settings import Settings
-from spark.gathering import GatheringBus
-from spark.numbering import arrange_in_event_order, arrange_in_runs
-from spark.options import (
-    ROWS_MAX_DEFAULT,
-    OptionRefused,
-    WriteOptions,
-    read_app_settings,
-    with_settings,
-)
-from spark.progress import TaskProgress
+from spark.job.progress import TaskProgress
+from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import EVENTS
-from spark.sending import (
+from spark.send.arranging import arrange_in_event_order, arrange_in_runs
+from spark.send.gathering import GatheringBus
+from spark.send.options import ROWS_MAX_DEFAULT, WriteOptions
+from spark.send.rows import (
     BrokenSequence,
     RateLimiter,
     SendCounts,
@@ -103,7 +98,7 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
     regions (encoded_bus.py).
     """
     from shared.wiring import Adapters, open_producer
-    from spark.encoded_bus import EncodedBus
+    from spark.send.encoded_bus import EncodedBus
 
     chosen = Settings.read(settings)
     adapters = Adapters.of(chosen)
@@ -125,7 +120,7 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 class LockstepDataSource(DataSource):
     """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py.
 
-    App settings that are no options are in `settings` (options.with_settings), or else in the
+    App settings that are no options are in `settings` (settings.with_settings), or else in the
     environment in which Spark was started.
     """
 
@@ -166,7 +161,7 @@ class PartitionWriter:
         except LockstepError as error:
             progress.log(f"{type(error).__name__}: {error}")
             raise
-        progress.finish(counts)
+        progress.finish(counts.sent)
         return PartitionSent(counts, digest_sessions(check.last))
 
     async def send(

@@ -1,4 +1,4 @@
-"""The output of a job to stderr while it runs: log lines, and how far its long steps are.
+"""The output of a job to stderr: log lines, how far its long steps are, and why it failed.
 
 On a terminal the progress is a bar; elsewhere it is a line every ten seconds.
 """
@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from azure.core.exceptions import AzureError
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from spark.progress import ProgressListener
+from shared.settings import InvalidSettings
+from spark.job.failures import JobRefused, SparkFailure, find_root_cause
+from spark.job.progress import ProgressListener
+from spark.job.runtime import INTERRUPTED, JobInterrupted
 
 FAILED = 2
 BAR_SECONDS, LINES_SECONDS = 0.25, 10.0
@@ -37,6 +41,24 @@ class JobConsole:
     def log(self, line: str) -> None:
         if not self.is_quiet:
             write_stderr(f"{self.job}: {line}\n")
+
+    def run(self, job: Callable[[], int]) -> int:
+        """The job's exit status; 2 if it was refused or failed, 130 if it was interrupted.
+
+        A failure that a user can act on becomes one line; any other exception is raised.
+        """
+        try:
+            return job()
+        except (JobRefused, InvalidSettings) as error:
+            return self.report_failure(str(error))
+        except AzureError as error:
+            line = error.message.partition("\n")[0]
+            return self.report_failure(f"the account cannot be reached: {line}")
+        except SparkFailure as error:
+            return self.report_failure(find_root_cause(error))
+        except (KeyboardInterrupt, JobInterrupted):
+            self.log("interrupted; what was sent stays sent, running it again completes it")
+            return INTERRUPTED
 
     def report_failure(self, line: str) -> int:
         """Write why there is no result; returns the exit status for it."""

@@ -12,7 +12,7 @@ from string import Template
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.reconciliation import FindingKind
+from spark.check.reconciliation import FindingKind
 
 EXAMPLES = 5
 SESSIONS_SHOWN = 20
@@ -133,7 +133,7 @@ def render_page(report: ReconciliationReport) -> str:
         render_table(f"The {SESSIONS_SHOWN} sessions with most findings", worst_head, worst),
         render_table("Rows that cannot become events", reject_head, [*report.rejects.items()]),
     )
-    page = files("spark").joinpath("report.html").read_text(encoding="utf-8")
+    page = files("spark.check").joinpath("report.html").read_text(encoding="utf-8")
     return Template(page).substitute(
         result=report.result.capitalize(),
         tone="bad" if report.has_findings else "good",

@@ -15,13 +15,12 @@ from azure.identity import DefaultAzureCredential
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StructType
 
 from shared.domain.errors import Misconfigured
 from shared.settings import connection, read_text
 from shared.storage.documents import OF_OLD_RELEASE
-from spark.options import OptionRefused, read_app_settings, with_settings
-from spark.reconciliation import ENTRIES, IDENTITY
+from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import LONG, TEXT, build_schema
 
 QUERY = "SELECT c.session, c.id, c.status, c.identities FROM c WHERE c.kind = 'entry'"
@@ -32,6 +31,9 @@ JOURNAL_SETTINGS = (
     "LOCKSTEP_DATABASE",
     "LOCKSTEP_JOURNAL",
 )
+# What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
+IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
+ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, identities=ArrayType(IDENTITY))
 EXPORTED = StructType([*ENTRIES.fields, *build_schema(kind=TEXT, _ts=LONG).fields])
 
 
@@ -43,9 +45,9 @@ class JournalPartition(InputPartition):
 
 
 class JournalSource(DataSource):
-    """The entries of the journal (reconciliation.ENTRIES). Options: the account's app settings.
+    """The entries of the journal (ENTRIES). Options: the account's app settings.
 
-    Those that are no options are in `settings` (options.with_settings), or else in the environment.
+    Those that are no options are in `settings` (settings.with_settings), or else in the environment.
     """
 
     settings: Mapping[str, str] = MappingProxyType({})
@@ -89,7 +91,7 @@ class JournalReader(DataSourceReader):
 def read_journal_settings(
     options: Mapping[str, str], beside: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The settings of the journal's account, as options.read_app_settings finds them."""
+    """The settings of the journal's account, as job/settings.py finds them."""
     settings = read_app_settings(options, beside)
     found = {name: value for name, value in settings.items() if name in JOURNAL_SETTINGS}
     connection(found, "Cosmos", "accountEndpoint")
@@ -126,7 +128,7 @@ def read_journal(spark: SparkSession, exported: str | None) -> DataFrame:
 
 
 def keep_newest(documents: DataFrame) -> DataFrame:
-    """The entries (reconciliation.ENTRIES) among documents, each in its newest version."""
+    """The entries (ENTRIES) among documents, each in its newest version."""
     entries = documents.where(F.coalesce("kind", F.lit("entry")) == "entry")
     refused = F.raise_error(F.lit(OF_OLD_RELEASE))
     identities = F.coalesce("identities", refused).alias("identities")

@@ -16,8 +16,8 @@ from pyspark.sql import Row
 from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number, refuse_reserved
 from shared.domain.producer import ProducerOptions
-from spark.gathering import GATHERED_BYTES_MAX, estimate_size
 from spark.schemas import EVENTS
+from spark.send.gathering import GATHERED_BYTES_MAX, estimate_size
 
 # To how many sessions a task sends at the same time. Small ones share batches (gathering.py); of
 # large ones there are so few that the last waits for some batches only, also in a far region.
@@ -140,10 +140,10 @@ async def send_rows(
     rows: Iterable[Row],
     send: SendMessages,
     policy: SendPolicy,
-    report: Callable[[SendCounts], None],
+    report: Callable[[int], None],
     check: SequenceCheck | None = None,
 ) -> SendCounts:
-    """Send rows (schemas.EVENTS) buffer by buffer; `report` is called with the sum after each.
+    """Send rows (schemas.EVENTS) buffer by buffer; `report` is told after each how many were sent.
 
     A whole buffer is checked before any of it is sent, and all of it is sent before the next one
     begins, so a session's messages never overtake each other. `check` knows afterwards which
@@ -156,7 +156,7 @@ async def send_rows(
         check.require_next(messages)
         await policy.rate.acquire(len(messages))
         total += await send_sessions(messages, send, policy.retry)
-        report(total)
+        report(total.sent)
     return total
 
 

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkAttributeError, PySparkException
 from pyspark.sql import SparkSession
 
-from spark.failures import JobRefused
+from spark.job.failures import JobRefused
 
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 # The exit status that shells use: 128 and the number of SIGINT.

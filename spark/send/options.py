@@ -1,32 +1,21 @@
-"""The options of `df.write.format("lockstep")`, and the app settings in the environment.
+"""The options of `df.write.format("lockstep")`.
 
-Spark turns the names of options into lower case; the names of app settings get their case back. An
-option is written as here or, as Spark's own are, in camel case.
+An option is written as here or, as Spark's own are, in camel case.
 """
 
-import os
-from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import cast
-
-from pyspark.sql.datasource import DataSource
 
 from shared.domain.message import OWNER_LEVEL_MAX
-from shared.settings import SERVICE_BUS_PREFIX, SETTINGS, Settings
-from spark.progress import ADDRESS
-from spark.sending import PATIENCE_DEFAULT_SECONDS
+from shared.settings import Settings
+from spark.job.progress import ADDRESS
+from spark.job.settings import OptionRefused, list_setting_names, read_app_settings
+from spark.send.rows import PATIENCE_DEFAULT_SECONDS
 
-REGIONS, REGION = "LOCKSTEP_REGIONS", "LOCKSTEP_REGION"
-IDENTITY_SUFFIXES = ("", "__accountEndpoint", "__fullyQualifiedNamespace", "__clientId")
 ROWS_MAX_DEFAULT = 500
 # Options that Spark itself adds for a stream.
 STREAM_OPTIONS = {"checkpointlocation", "path"}
 GAPS = ("refuse", "allow")
-
-
-class OptionRefused(ValueError):
-    """An option is unknown, or its value cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,47 +93,6 @@ class WriteOptions:
 
 
 WRITE_OPTIONS = {field.name for field in fields(WriteOptions)} - {"settings"}
-
-
-def read_app_settings(
-    options: Mapping[str, str], beside: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """The app's settings: this process's environment, overridden by `beside`, and by options.
-
-    A job runs in no region; without LOCKSTEP_REGION it publishes as the first of LOCKSTEP_REGIONS.
-    """
-    given = {name.lower(): value for name, value in options.items()}
-    defaults = ChainMap(dict(beside or {}), os.environ)
-    found = {REGIONS: given.get(REGIONS.lower(), defaults.get(REGIONS, ""))}
-    for name in list_setting_names(found):
-        value = given.get(name.lower(), defaults.get(name))
-        if value is not None:
-            found[name] = value
-    found.setdefault(REGION, found[REGIONS].partition(",")[0].strip())
-    return found
-
-
-def with_settings[Source: DataSource](
-    source: type[Source], settings: Mapping[str, str] | None = None, *, name: str | None = None
-) -> type[Source]:
-    """A data source that knows the app settings of this moment, for `spark.dataSource.register`.
-
-    They are those in the environment, overridden by `settings`. Spark's workers know only the
-    environment in which Spark was started, so what a notebook sets later must come this way. The
-    settings are part of the class and no options, which Spark may show. An option of a read or a
-    write counts more than they do.
-    """
-    members: dict[str, object] = {"settings": read_app_settings(settings or {})}
-    if name is not None:
-        members["name"] = classmethod(lambda _: name)
-    return cast("type[Source]", type(source.__name__, (source,), members))
-
-
-def list_setting_names(settings: Mapping[str, str]) -> Iterator[str]:
-    regions = [region.strip() for region in settings[REGIONS].split(",") if region.strip()]
-    yield from (setting.name for setting in SETTINGS if setting.name != "Cosmos")
-    for connection in ("Cosmos", *(SERVICE_BUS_PREFIX + region for region in regions)):
-        yield from (connection + suffix for suffix in IDENTITY_SUFFIXES)
 
 
 def parse_number(name: str, value: str) -> float:

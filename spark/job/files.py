@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from spark.failures import JobRefused
+from spark.job.failures import JobRefused
 
 DISK = "file"
 RENAME_REFUSES = ("hdfs", "abfs", "abfss")

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.facts import SourceFacts
-from spark.failures import JobRefused
-from spark.files import SparkFiles
+from spark.job.failures import JobRefused
+from spark.job.files import SparkFiles
+from spark.read.facts import SourceFacts
 
 # What Spark leaves in a folder of JSON lines, and the folder of a stream's batch. A folder that
 # holds anything else was not written by a feed.

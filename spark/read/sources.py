@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark reader knows
 from pyspark.sql.types import StructType
 
-from spark.failures import JobRefused, SparkFailure, find_root_cause
-from spark.files import SparkFiles
-from spark.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
+from spark.job.failures import JobRefused, SparkFailure, find_root_cause
+from spark.job.files import SparkFiles
+from spark.read.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
 from spark.schemas import BROKEN_LINE, build_text_schema
 
 # CSV as RFC 4180 has it, and as Excel, pandas and Python's csv module write it: a quote within

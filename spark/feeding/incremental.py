@@ -9,15 +9,16 @@ from functools import partial
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.console import JobConsole
-from spark.datasource import EVENTS_A_LANE, EventWriter
-from spark.facts import SourceFacts, order_newest_first
-from spark.failures import JobRefused
-from spark.manifest import Manifest, ManifestHistory, ManifestStep
-from spark.numbering import digest_event, find_lane, number_facts
-from spark.rejects import RowCounts
-from spark.runtime import return_memory
-from spark.sending import SendCounts
+from spark.feeding.manifest import Manifest, ManifestHistory, ManifestStep
+from spark.feeding.numbering import digest_event, number_facts
+from spark.feeding.rejects import RowCounts
+from spark.job.console import JobConsole
+from spark.job.failures import JobRefused
+from spark.job.runtime import return_memory
+from spark.read.facts import SourceFacts, order_newest_first
+from spark.send.arranging import find_lane
+from spark.send.datasource import EVENTS_A_LANE, EventWriter
+from spark.send.rows import SendCounts
 
 # So many sessions are looked up by name in what was fed before.
 SESSIONS_NAMED_MAX = 200
@@ -128,7 +129,7 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
     `plan` (schemas.PLAN or NEWEST) is what the group was bound to before. A fact is compared to the
     newest event with its key.
     """
-    # Both tables are shuffled by session once, with all that the plan is asked for (runtime.py has
+    # Both tables are shuffled by session once, with all that the plan is asked for (job/runtime.py has
     # the settings for it).
     by_session = plan.repartition("session")
     fed = by_session.groupBy("session", "key").agg(

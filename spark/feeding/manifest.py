@@ -31,8 +31,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructType
 
-from spark.failures import JobRefused
-from spark.files import SparkFiles
+from spark.job.failures import JobRefused
+from spark.job.files import SparkFiles
 from spark.schemas import LONG, NEWEST, PLAN, TEXT, build_schema
 
 PLANNED, SENT = "planned", "sent"

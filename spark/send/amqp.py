@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from spark.encoding import (
+from spark.send.encoding import (
     APPLICATION_PROPERTIES,
     BATCH_FORMAT,
     PROPERTIES,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from spark.failures import JobRefused
+from spark.job.failures import JobRefused
 from spark.schemas import BROKEN_LINE
 
 COLUMN_TYPE = re.compile(

@@ -13,8 +13,6 @@ from secrets import token_hex
 
 from pyspark import TaskContext
 
-from spark.sending import SendCounts
-
 LINE_SECONDS, DATAGRAM_SECONDS = 5.0, 0.5
 # host:port/token, as in ProgressListener.address.
 ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})/(?P<token>\w+)")
@@ -33,19 +31,19 @@ class TaskProgress:
         self.interval = DATAGRAM_SECONDS if address else LINE_SECONDS
         self.due_at = time.monotonic() + self.interval
 
-    def __call__(self, counts: SendCounts) -> None:
+    def __call__(self, sent: int) -> None:
         if time.monotonic() < self.due_at:
             return
         self.due_at = time.monotonic() + self.interval
         if self.address is None:
-            self.log(f"{counts.sent} sent")
+            self.log(f"{sent} sent")
         else:
-            send_progress(self.address, self.partition, counts.sent)
+            send_progress(self.address, self.partition, sent)
 
-    def finish(self, counts: SendCounts) -> None:
+    def finish(self, sent: int) -> None:
         """Report that all of the partition was sent."""
         if self.address is not None:
-            send_progress(self.address, self.partition, counts.sent, is_end=True)
+            send_progress(self.address, self.partition, sent, is_end=True)
 
     def log(self, line: str) -> None:
         sys.stderr.write(f"partition {self.partition}, try {self.attempt + 1}: {line}\n")

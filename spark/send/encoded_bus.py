@@ -18,7 +18,7 @@ from shared.domain.failures import BUS, BUSY, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.ports import Bus, DeadLetter
 from shared.settings import Connection
-from spark.amqp import (
+from spark.send.amqp import (
     AmqpConnectionLost,
     AmqpLink,
     AmqpRefused,
@@ -27,7 +27,7 @@ from spark.amqp import (
     Token,
     TokenRefused,
 )
-from spark.encoding import encode_schedule, encode_sections, encode_whole_batch
+from spark.send.encoding import encode_schedule, encode_sections, encode_whole_batch
 
 TLS_PORT = 5671
 TOKEN_SCOPE = "https://servicebus.azure.net/.default"  # noqa: S105 - a name, no secret

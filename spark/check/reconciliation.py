@@ -9,17 +9,15 @@ from enum import StrEnum
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType
 
-from spark.numbering import digest_event
-from spark.schemas import FINDINGS, LONG, TEXT, build_schema
+from spark.feeding.numbering import digest_event
+from spark.schemas import LONG, TEXT, build_schema
 
 COMPLETED = "completed"
 ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
 
-# What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
-IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
-ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, identities=ArrayType(IDENTITY))
+# A difference between source and journal: its kind, the event it concerns, and details for people.
+FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)
 
 
 class FindingKind(StrEnum):
@@ -34,7 +32,7 @@ class FindingKind(StrEnum):
 
 
 def find_differences(events: DataFrame, entries: DataFrame, group: str) -> DataFrame:
-    """Every difference (schemas.FINDINGS) but TWICE, which concerns the source alone.
+    """Every difference (FINDINGS) but TWICE, which concerns the source alone.
 
     An effect in a session that is not its event's is reported there as in the wrong session, and
     its event is reported as missing from its own session.

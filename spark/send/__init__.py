@@ -1,0 +1,7 @@
+"""Write a DataFrame of numbered events: `df.write.format("lockstep")`."""
+
+from spark.job.settings import with_settings
+from spark.send.arranging import arrange_in_event_order, arrange_in_runs
+from spark.send.datasource import LockstepDataSource
+
+__all__ = ["LockstepDataSource", "arrange_in_event_order", "arrange_in_runs", "with_settings"]
