@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.job.console import JobConsole
-from spark.job.runtime import CLASS_ARCHIVE, MASTER_DEFAULT, SparkUnavailable, open_spark, stop_java
+from spark.job.failures import JobRefused
+from spark.job.runtime import CLASS_ARCHIVE, MASTER_DEFAULT, open_spark, stop_java
 
 DESCRIPTION = f"""\
 Record the classes that Spark loads, so that every later Spark job on this machine starts in half
@@ -49,7 +50,7 @@ def record_classes() -> None:
         # Java writes it when it ends, also by SIGTERM.
         stop_java()
         if not draft.exists():
-            raise SparkUnavailable("Java wrote no class archive; Spark starts without one")
+            raise JobRefused("Java wrote no class archive; Spark starts without one")
         draft.replace(CLASS_ARCHIVE)
     finally:
         draft.unlink(missing_ok=True)

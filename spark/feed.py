@@ -11,8 +11,8 @@ from dataclasses import asdict, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark.feeding import ChangeLimit, ChangePolicy
-from spark.feeding.dataframe import JOB, FeedConfig, FeedResult, feed, select_unfed
+from spark.feeding.config import ChangeLimit, ChangePolicy, FeedConfig
+from spark.feeding.dataframe import JOB, FeedResult, feed, select_unfed
 from spark.feeding.rejects import require_replaceable
 from spark.job.arguments import (
     add_manifest_argument,

@@ -18,7 +18,7 @@ from spark.check.reconciliation import (
     list_effects,
 )
 from spark.check.report import build_report, format_lines, render_page
-from spark.feeding.incremental import ChangePolicies, classify_facts, plan_events
+from spark.feeding.judging import ChangePolicies, classify_facts, plan_events
 from spark.feeding.manifest import Manifest
 from spark.feeding.numbering import number_facts
 from spark.job.arguments import (

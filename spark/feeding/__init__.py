@@ -3,7 +3,7 @@
 feed(df, mapping, FeedConfig(group="bank", manifest="fed/bookings"))
 """
 
-from spark.feeding.dataframe import FeedConfig, FeedResult, feed, select_unfed
-from spark.feeding.incremental import ChangeLimit, ChangePolicy
+from spark.feeding.config import ChangeLimit, ChangePolicy, FeedConfig
+from spark.feeding.dataframe import FeedResult, feed, select_unfed
 
 __all__ = ["ChangeLimit", "ChangePolicy", "FeedConfig", "FeedResult", "feed", "select_unfed"]

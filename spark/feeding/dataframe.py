@@ -1,7 +1,4 @@
-"""Feed a DataFrame from code of your own; the command line goes the same way.
-
-feed(df, mapping, FeedConfig(group="bank", manifest="fed/bookings"))
-"""
+"""Feed a DataFrame: validate its rows, number them, and send them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,17 +6,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from shared.domain.errors import InvalidOptions
-from shared.domain.producer import ProducerOptions
 from shared.settings import Settings
-from spark.feeding.incremental import (
-    ChangeLimit,
-    ChangePolicies,
-    ChangePolicy,
-    IncrementalFeed,
-    SendResult,
-    SourceOrigin,
-)
+from spark.feeding.config import FeedConfig
+from spark.feeding.incremental import IncrementalFeed, SendResult
 from spark.feeding.manifest import Manifest
 from spark.feeding.numbering import number_facts
 from spark.feeding.rejects import RowCounts, account_for_rows
@@ -30,48 +19,9 @@ from spark.read.facts import SourceFacts, extract_facts
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, prepare_table
 from spark.send.datasource import EventWriter
-from spark.send.options import ROWS_MAX_DEFAULT
 
 JOB = "feed"
 SILENT = JobConsole(JOB, is_quiet=True)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedConfig:
-    """The options of a feed beside its mapping; each is an argument of `python -m spark.feed`.
-
-    `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
-    stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
-    send. `settings` are app settings over those that are in the environment when the feed begins.
-    Raises InvalidOptions for a group that cannot be one, and for a field that has no effect without
-    a manifest.
-    """
-
-    group: str
-    manifest: str | None = None
-    source: str = ""
-    rejects: str = "rejects"
-    late: ChangePolicy = ChangePolicy.APPEND
-    changed: ChangePolicy = ChangePolicy.APPEND
-    changed_max: ChangeLimit | None = None
-    accept_mapping: bool = False
-    rate: float | None = None
-    batch: int = ROWS_MAX_DEFAULT
-    lanes: int | None = None
-    dry_run: bool = False
-    # Connection strings may be among them.
-    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        ProducerOptions(self.group)
-        given = {
-            "late": self.late is not ChangePolicy.APPEND,
-            "changed": self.changed is not ChangePolicy.APPEND,
-            "changed_max": self.changed_max is not None,
-            "accept_mapping": self.accept_mapping,
-        }
-        if self.manifest is None and (found := [name for name in given if given[name]]):
-            raise InvalidOptions(f"{', '.join(found)} would have no effect without a manifest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +98,8 @@ def feed_facts(
         writer = replace(writer, settings=options.settings)
     if options.manifest:
         manifest = Manifest(source.facts.sparkSession, options.manifest)
-        policies = ChangePolicies(options.late, options.changed, options.changed_max)
-        origin = SourceOrigin(options.source, source.meaning, options.accept_mapping)
-        where = options.rejects, console, origin
-        by_manifest = IncrementalFeed(manifest, options.group, policies, writer, *where)
-        return FeedResult(counts, by_manifest.run(source, counts, dry=options.dry_run))
+        by_manifest = IncrementalFeed(manifest, options, writer, console)
+        return FeedResult(counts, by_manifest.run(source, counts))
     if options.dry_run:
         return FeedResult(counts)
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))

@@ -49,10 +49,6 @@ SUMMARISED_RUNS = 32
 RUN_FOLDER, LANE_FILE = re.compile(r"run=(\d+)"), re.compile(r"lane=(\d+)")
 
 
-class ManifestRefused(JobRefused):
-    """The folder is not a manifest, or another feed has bound the run first."""
-
-
 @dataclass(frozen=True, slots=True)
 class ManifestStep:
     """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`.
@@ -152,13 +148,13 @@ class Manifest:
         return f"{self.spark.sparkContext.applicationId}-{self.token}"
 
     def read_history(self) -> ManifestHistory:
-        """Every step until now. Raises ManifestRefused for steps without a feed's name."""
+        """Every step until now. Raises JobRefused for steps without a feed's name."""
         before = self.read_summary()
         runs = self.list_runs("steps")
         later = [f"{self.path}/steps/run={run}" for run in runs if run > before.summarised]
         rows = self.read_table("steps", "json", STEPS, later).collect()
         if any(row["feed"] is None for row in rows):
-            raise ManifestRefused(f"{self.path} has runs without a feed; use a new one")
+            raise JobRefused(f"{self.path} has runs without a feed; use a new one")
         steps = [ManifestStep(*(row[name] for name in STEPS.names)) for row in rows]
         steps.sort(key=lambda step: (step.run, step.step))
         return replace(before, steps=(*before.steps, *steps))
@@ -180,7 +176,7 @@ class Manifest:
         names = SparkFiles(self.spark).list_names(f"{self.path}/{table}")
         found = [RUN_FOLDER.fullmatch(name) for name in names if not name.startswith((".", "_"))]
         if None in found:
-            raise ManifestRefused(f"{self.path} is no manifest: {table} holds other files")
+            raise JobRefused(f"{self.path} is no manifest: {table} holds other files")
         return sorted(int(match[1]) for match in found if match is not None)
 
     def read_fed(self, group: str, history: ManifestHistory) -> DataFrame:
@@ -256,7 +252,7 @@ class Manifest:
     ) -> ManifestStep:
         """Bind a run to its plan, which must be sent next, in as many lanes as are chosen for it.
 
-        Raises ManifestRefused if another feed has bound the run since the history was read.
+        Raises JobRefused if another feed has bound the run since the history was read.
         """
         place = self.locate_plan(run, self.feed)
         plan.write.parquet(place, mode="overwrite")
@@ -273,16 +269,16 @@ class Manifest:
         return planned
 
     def require_own(self, run: int) -> None:
-        """Raise ManifestRefused if another feed has bound a run.
+        """Raise JobRefused if another feed has bound a run.
 
         The name can also be taken because our own write succeeded and its answer was lost.
         """
         steps = self.read_history().steps
         first = next((s for s in steps if (s.run, s.step) == (run, PLANNED)), None)
         if first is None:
-            raise ManifestRefused(f"{self.path}: the step of run {run} cannot be read")
+            raise JobRefused(f"{self.path}: the step of run {run} cannot be read")
         if first.feed != self.feed:
-            raise ManifestRefused(
+            raise JobRefused(
                 f"{self.path} is in use: the feed {first.feed} has bound run {run} at "
                 f"{first.since}, after this one had read it; its own plan was not sent, run again"
             )
@@ -332,7 +328,7 @@ class Manifest:
         except AnalysisException as error:
             if error.getCondition() != PATH_NOT_FOUND:
                 refusal = f"{self.path} is no manifest: {error.getCondition()}"
-                raise ManifestRefused(refusal) from None
+                raise JobRefused(refusal) from None
         # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)

@@ -18,14 +18,6 @@ REJECTS_FILES = ("part-", ".part-", "_SUCCESS", "._SUCCESS", "batch-")
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-class RowsLost(JobRefused):
-    """The source's rows are not all accounted for. Nothing was sent."""
-
-
-class RejectsRefused(JobRefused):
-    """The rejects folder holds something that a feed must not replace."""
-
-
 @dataclass(frozen=True, slots=True)
 class RowCounts:
     """The number of rows read, and what became of them; `rejects` are counted by reason."""
@@ -47,7 +39,7 @@ class RowCounts:
 
 
 def account_for_rows(source: SourceFacts, folder: str, *, replace: bool = False) -> RowCounts:
-    """Write the rejects and count everything. Raises RowsLost unless every row is accounted for.
+    """Write the rejects and count everything. Raises JobRefused unless every row is accounted for.
 
     `replace` is for a folder that can only hold the same rows, as that of a stream's batch does.
     """
@@ -60,7 +52,7 @@ def account_for_rows(source: SourceFacts, folder: str, *, replace: bool = False)
         F.count_if(source.first_fact).alias("rows"),
     ).first()
     if found is None:
-        raise RowsLost("Spark counted nothing at all")
+        raise JobRefused("Spark counted nothing at all")
     counts = RowCounts(source.rows.count(), found["events"], found["sessions"], by_reason)
     require_all_rows(counts, found["rows"])
     return counts
@@ -80,16 +72,16 @@ def count_written_rejects(spark: SparkSession, folder: str) -> dict[str, int]:
 def require_all_rows(counts: RowCounts, accepted: int) -> None:
     rejected = sum(counts.rejects.values())
     if counts.rows != accepted + rejected:
-        raise RowsLost(
+        raise JobRefused(
             f"{counts.rows} rows were read, but {accepted} became events and {rejected} rejects"
         )
 
 
 def require_replaceable(spark: SparkSession, folder: str) -> None:
-    """Raise RejectsRefused if replacing the folder would delete anything but rejects."""
+    """Raise JobRefused if replacing the folder would delete anything but rejects."""
     if URL.match(folder):
         return
     names = SparkFiles(spark).list_names(folder)
     foreign = [name for name in names if not name.startswith(REJECTS_FILES)]
     if foreign:
-        raise RejectsRefused(f"{folder} holds {foreign[0]}; rejects would replace the folder")
+        raise JobRefused(f"{folder} holds {foreign[0]}; rejects would replace the folder")

@@ -19,10 +19,6 @@ DISK = "file"
 RENAME_REFUSES = ("hdfs", "abfs", "abfss")
 
 
-class FilesRefused(JobRefused):
-    """The file system cannot promise that only one writer gets a name."""
-
-
 @dataclass(frozen=True, slots=True)
 class SparkFiles:
     """The file systems that Spark can write, used from the driver through Hadoop's classes."""
@@ -32,7 +28,7 @@ class SparkFiles:
     def create(self, place: str, text: str) -> bool:
         """Write a file. Returns False, and changes nothing, if another writer took its name.
 
-        Raises FilesRefused, or what Spark's file system raises (Py4JJavaError).
+        Raises JobRefused, or what Spark's file system raises (Py4JJavaError).
         """
         target = self.parse_path(place)
         system = self.find_system(target)
@@ -52,11 +48,11 @@ class SparkFiles:
             system.delete(draft, False)
 
     def require_exclusive(self, place: str) -> None:
-        """Raise FilesRefused unless `create` keeps its promise at a place."""
+        """Raise JobRefused unless `create` keeps its promise at a place."""
         scheme = self.find_system(self.parse_path(place)).getUri().getScheme()
         if scheme != DISK and scheme not in RENAME_REFUSES:
             known = ", ".join((DISK, *RENAME_REFUSES))
-            raise FilesRefused(
+            raise JobRefused(
                 f"{place} is on {scheme}, which is not known to give a name once; use {known}"
             )
 
@@ -91,7 +87,7 @@ class SparkFiles:
         try:
             return path.getFileSystem(self.spark.sparkContext._jsc.hadoopConfiguration())
         except Py4JJavaError as error:
-            raise FilesRefused(f"{path}: {error.java_exception.getMessage()}") from None
+            raise JobRefused(f"{path}: {error.java_exception.getMessage()}") from None
 
 
 def create_link(draft: Any, target: Any) -> bool:
@@ -102,5 +98,5 @@ def create_link(draft: Any, target: Any) -> bool:
         return False
     except OSError as error:
         why = os.strerror(error.errno or 0)
-        raise FilesRefused(f"{name}: this disk makes no hard links ({why})") from None
+        raise JobRefused(f"{name}: this disk makes no hard links ({why})") from None
     return True

@@ -56,10 +56,6 @@ GATEWAY = "PYSPARK_GATEWAY_PORT"
 type SignalHandler = Callable[[int, FrameType | None], object]
 
 
-class SparkUnavailable(JobRefused):
-    """Spark cannot run on this machine."""
-
-
 class JobInterrupted(SystemExit):
     """Ctrl-C or SIGTERM came. It is no Exception, so that no code takes it for a failure.
 
@@ -73,7 +69,7 @@ def open_spark(master: str | None, java_options: str = "") -> Iterator[SparkSess
 
     Without a master it is the one that spark-submit or the platform has chosen, else one on this
     machine, whose Java also gets `java_options`. A session that is running already is used as it
-    is, and left running. Raises SparkUnavailable if there is no Java, Spark does not start, or the
+    is, and left running. Raises JobRefused if there is no Java, Spark does not start, or the
     session has no driver of its own, and JobInterrupted on a signal.
     """
     running = SparkSession.getActiveSession() if master is None else None
@@ -100,14 +96,14 @@ def open_spark(master: str | None, java_options: str = "") -> Iterator[SparkSess
 
 
 def require_driver(spark: SparkSession) -> None:
-    """Raise SparkUnavailable for a session of Spark Connect: its driver is another process.
+    """Raise JobRefused for a session of Spark Connect: its driver is another process.
 
     A feed needs the driver for its manifest's files and for what its tasks count.
     """
     try:
         _ = spark.sparkContext
     except PySparkAttributeError:
-        raise SparkUnavailable(
+        raise JobRefused(
             "this is a session of Spark Connect, without a driver of its own: run the job on "
             "classic compute, or write numbered events with the data source (docs/spark.md)"
         ) from None
@@ -159,7 +155,7 @@ def start_spark(master: str | None, java_options: str = "") -> SparkSession:
         return builder.getOrCreate()
     except PySparkException as error:
         why = f"Spark did not start: {error.getCondition()}"
-        raise SparkUnavailable(f"{why}; {JAVA_NEEDED}") from None
+        raise JobRefused(f"{why}; {JAVA_NEEDED}") from None
 
 
 def build_configuration(master: str | None, java_options: str = "") -> dict[str, str]:
@@ -218,4 +214,4 @@ def require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():
-        raise SparkUnavailable(f"no Java found; {JAVA_NEEDED}")
+        raise JobRefused(f"no Java found; {JAVA_NEEDED}")

@@ -47,7 +47,7 @@ class JournalPartition(InputPartition):
 class JournalSource(DataSource):
     """The entries of the journal (ENTRIES). Options: the account's app settings.
 
-    Those that are no options are in `settings` (settings.with_settings), or else in the environment.
+    Those that are no options are in `settings` (with_settings), or else in the environment.
     """
 
     settings: Mapping[str, str] = MappingProxyType({})

@@ -45,10 +45,6 @@ class SourceFormat(StrEnum):
     TABLE = "table"
 
 
-class MappingRefused(JobRefused):
-    """The mapping cannot be used; the text names what is wrong with it."""
-
-
 @dataclass(frozen=True, slots=True)
 class SourceMapping:
     """The way from rows to facts. `columns` gives the Spark type of every column that is used.
@@ -80,17 +76,17 @@ class SourceMapping:
         for name in texts:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
-                raise MappingRefused(f"{name} must be text, not {value!r}")
+                raise JobRefused(f"{name} must be text, not {value!r}")
         require_column_types(self.columns)
         require_reader_options(self.options)
         if (self.type is None) == (self.type_column is None):
-            raise MappingRefused("a mapping needs either type or type_column")
+            raise JobRefused("a mapping needs either type or type_column")
         used = dict.fromkeys((*self.required_columns, *self.body, *filter(None, (self.time,))))
         if unknown := [name for name in used if name not in self.columns]:
-            raise MappingRefused(f"no type is declared for the columns {', '.join(unknown)}")
+            raise JobRefused(f"no type is declared for the columns {', '.join(unknown)}")
         for name in (*self.order, *filter(None, (self.watermark, self.version))):
             if self.columns[name] not in ORDERABLE_TYPES:
-                raise MappingRefused(f"{name} is {self.columns[name]}: that cannot be an order")
+                raise JobRefused(f"{name} is {self.columns[name]}: that cannot be an order")
         if self.lateness is not None:
             require_lateness(self.lateness, self.columns.get(self.watermark or ""))
 
@@ -121,59 +117,59 @@ class SourceMapping:
 
     @classmethod
     def read(cls, file: Path) -> "SourceMapping":
-        """Read a mapping from a JSON file; raises MappingRefused."""
+        """Read a mapping from a JSON file; raises JobRefused."""
         try:
             document = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise MappingRefused(f"cannot read {file}: {error}") from None
+            raise JobRefused(f"cannot read {file}: {error}") from None
         if not isinstance(document, dict):
-            raise MappingRefused(f"{file} holds no JSON object")
+            raise JobRefused(f"{file} holds no JSON object")
         return cls.parse(document)
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "SourceMapping":
         known = {f.name for f in fields(cls)}
         if unknown := sorted(document.keys() - known):
-            raise MappingRefused(f"a mapping has no {', '.join(unknown)}")
+            raise JobRefused(f"a mapping has no {', '.join(unknown)}")
         required = ("format", "columns", "session", "key", "order", "body")
         if missing := [name for name in required if not document.get(name)]:
-            raise MappingRefused(f"the mapping lacks {', '.join(missing)}")
+            raise JobRefused(f"the mapping lacks {', '.join(missing)}")
         if document["format"] not in set(SourceFormat):
             known_formats = ", ".join(SourceFormat)
-            raise MappingRefused(f"format {document['format']!r} is none of {known_formats}")
+            raise JobRefused(f"format {document['format']!r} is none of {known_formats}")
         lists = {name: parse_columns(name, document[name]) for name in ("key", "order", "body")}
         return cls(**{**document, **lists, "format": SourceFormat(document["format"])})
 
 
 def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise MappingRefused(f"{field_name} must be a list of columns, not {value!r}")
+        raise JobRefused(f"{field_name} must be a list of columns, not {value!r}")
     if repeated := sorted({name for name in value if value.count(name) > 1}):
-        raise MappingRefused(f"{field_name} names {', '.join(repeated)} more than once")
+        raise JobRefused(f"{field_name} names {', '.join(repeated)} more than once")
     return tuple(value)
 
 
 def require_reader_options(options: object) -> None:
     """Refuse the feed's own options: with another mode, for one, Spark drops rows uncounted."""
     if not isinstance(options, dict):
-        raise MappingRefused(f"options must be an object, not {options!r}")
+        raise JobRefused(f"options must be an object, not {options!r}")
     if fixed := [name for name in options if name.lower() in FIXED_OPTIONS]:
-        raise MappingRefused(f"the options {', '.join(fixed)} are the feed's own")
+        raise JobRefused(f"the options {', '.join(fixed)} are the feed's own")
 
 
 def require_column_types(columns: object) -> None:
     if not isinstance(columns, dict):
-        raise MappingRefused(f"columns must give each column its type, not {columns!r}")
+        raise JobRefused(f"columns must give each column its type, not {columns!r}")
     for name, kind in columns.items():
         if name == BROKEN_LINE or "." in name or "`" in name:
-            raise MappingRefused(f"a column cannot be mapped under the name {name!r}: rename it")
+            raise JobRefused(f"a column cannot be mapped under the name {name!r}: rename it")
         if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
-            raise MappingRefused(f"column {name!r} cannot have the type {kind!r}")
+            raise JobRefused(f"column {name!r} cannot have the type {kind!r}")
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:
     if kind is None:
-        raise MappingRefused("lateness needs a watermark")
+        raise JobRefused("lateness needs a watermark")
     form = LATENESS_FORMS.get(kind)
     if form is None or not isinstance(lateness, str) or not form.fullmatch(lateness):
-        raise MappingRefused(f"a watermark that is {kind} cannot be {lateness!r} late")
+        raise JobRefused(f"a watermark that is {kind} cannot be {lateness!r} late")

@@ -40,12 +40,8 @@ PACKAGES = {
 KEEP_BROKEN_LINES = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
 
-class SourceRefused(JobRefused):
-    """The source cannot be read as the table it should be."""
-
-
 def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFrame:
-    """The columns of a mapping, and `broken_line`. Raises SourceRefused, naming what is missing."""
+    """The columns of a mapping, and `broken_line`. Raises JobRefused, naming what is missing."""
     columns, options = list(mapping.columns), mapping.options
     try:
         match mapping.format:
@@ -58,7 +54,7 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
                 table = read_typed(spark, path, form, columns, options)
                 require_types(path, table, mapping)
     except SparkFailure as error:
-        raise SourceRefused(describe_failure(path, mapping.format, error)) from None
+        raise JobRefused(describe_failure(path, mapping.format, error)) from None
     return select_columns(table, mapping)
 
 
@@ -124,7 +120,7 @@ def mark_unclosed_quotes(table: DataFrame, options: Mapping[str, str]) -> DataFr
 def read_csv_header(
     spark: SparkSession, path: str, required: Sequence[str], options: Mapping[str, str]
 ) -> StructType:
-    """The columns in a CSV file's header, as text, and `broken_line`; raises SourceRefused."""
+    """The columns in a CSV file's header, as text, and `broken_line`; raises JobRefused."""
     found = spark.read.options(**options).csv(path, header=True).columns
     require_columns(path, found, required)
     return build_text_schema((*found, BROKEN_LINE))
@@ -139,7 +135,7 @@ def read_typed(
 ) -> DataFrame:
     """A table with at least the required columns, in which no line is broken.
 
-    Raises SourceRefused for files that a table format keeps, if they are read without it.
+    Raises JobRefused for files that a table format keeps, if they are read without it.
     """
     reader = spark.read.options(**options)
     if form is SourceFormat.TABLE:
@@ -154,7 +150,7 @@ def read_typed(
 def prepare_table(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     """Any table in the form of `read_table`. Each column has its declared type, or is text.
 
-    Raises SourceRefused.
+    Raises JobRefused.
     """
     require_columns("the table", table.columns, list(mapping.columns))
     require_types("the table", table, mapping, or_text=True)
@@ -164,7 +160,7 @@ def prepare_table(table: DataFrame, mapping: SourceMapping) -> DataFrame:
 
 
 def refuse_table_folder(spark: SparkSession, path: str, form: SourceFormat) -> None:
-    """Raise SourceRefused if the files at a path belong to a table of another format."""
+    """Raise JobRefused if the files at a path belong to a table of another format."""
     files = SparkFiles(spark)
     place = files.parse_path(path)
     with suppress(*SparkFailure):  # Where nothing can be listed, the reader itself says why.
@@ -176,7 +172,7 @@ def refuse_table_folder(spark: SparkSession, path: str, form: SourceFormat) -> N
                 if kind == "Iceberg":
                     is_table = any(each.endswith(".metadata.json") for each in inside)
                 if is_table and form != kind.lower():
-                    raise SourceRefused(
+                    raise JobRefused(
                         f"{place} is a {kind} table, and its files hold removed rows too; read it "
                         'with the format "delta", or as "table" by its name in the catalog'
                     )
@@ -184,7 +180,7 @@ def refuse_table_folder(spark: SparkSession, path: str, form: SourceFormat) -> N
 
 
 def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> DataFrame:
-    """A folder's files as they arrive; raises SourceRefused.
+    """A folder's files as they arrive; raises JobRefused.
 
     A folder of CSV must hold a file already, because later files must have the same header.
     """
@@ -212,7 +208,7 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
             table = mark_unclosed_quotes(table, options)
         return select_columns(table, mapping)
     except SparkFailure as error:
-        raise SourceRefused(describe_failure(folder, mapping.format, error)) from None
+        raise JobRefused(describe_failure(folder, mapping.format, error)) from None
 
 
 def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None) -> DataFrame:
@@ -250,7 +246,7 @@ def select_columns(table: DataFrame, mapping: SourceMapping) -> DataFrame:
 def require_columns(path: str, found: Sequence[str], required: Sequence[str]) -> None:
     if missing := [name for name in required if name not in found]:
         present = ", ".join(found) or "none"
-        raise SourceRefused(f"{path} lacks the columns {', '.join(missing)}; it has {present}")
+        raise JobRefused(f"{path} lacks the columns {', '.join(missing)}; it has {present}")
 
 
 def require_types(
@@ -263,4 +259,4 @@ def require_types(
         if found[name] != kind and not (or_text and found[name] == "string")
     ]
     if faults:
-        raise SourceRefused(f"{path}: {', '.join(faults)}")
+        raise JobRefused(f"{path}: {', '.join(faults)}")

@@ -191,9 +191,8 @@ class AmqpLink:
         offered = (await self.expect_sasl(SASL_MECHANISMS))[0]
         names = offered if isinstance(offered, list) else [offered]
         if ANONYMOUS not in names:
-            raise AmqpConnectionLost(
-                f"no SASL mechanism in common with {', '.join(map(str, names))}"
-            )
+            offer = ", ".join(map(str, names))
+            raise AmqpConnectionLost(f"no SASL mechanism in common with {offer}")
         self.write(SASL_INIT, [ANONYMOUS, None, self.address.host], kind=SASL_FRAME)
         if (await self.expect_sasl(SASL_OUTCOME))[0] != 0:
             raise AmqpConnectionLost("the SASL handshake was refused")
@@ -270,18 +269,9 @@ class AmqpLink:
 
     def give_credit(self) -> None:
         """Let the peer answer requests for tokens."""
-        self.write(
-            FLOW,
-            [
-                Uint(self.frames_received),
-                WINDOW,
-                Uint(self.frames_sent),
-                WINDOW,
-                self.links[RESPONSES].handle,
-                Uint(self.frames_received),
-                RESPONSES_AT_ONCE,
-            ],
-        )
+        received = Uint(self.frames_received)
+        link = [self.links[RESPONSES].handle, received, RESPONSES_AT_ONCE]
+        self.write(FLOW, [received, WINDOW, Uint(self.frames_sent), WINDOW, *link])
 
     # While it is open
 

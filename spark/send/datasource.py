@@ -120,7 +120,7 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 class LockstepDataSource(DataSource):
     """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py.
 
-    App settings that are no options are in `settings` (settings.with_settings), or else in the
+    App settings that are no options are in `settings` (with_settings), or else in the
     environment in which Spark was started.
     """
 
@@ -133,17 +133,16 @@ class LockstepDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check before a task starts; raises SchemaRefused, OptionRefused or InvalidSettings."""
-        if overwrite:
-            raise OptionRefused("what was sent cannot be overwritten; use mode('append')")
-        require_schema(schema)
-        return LockstepWriter(WriteOptions.read(self.options, self.settings), self.open_sender)
+        return LockstepWriter(self.check("mode", schema, overwrite), self.open_sender)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return LockstepStreamWriter(self.check("outputMode", schema, overwrite), self.open_sender)
+
+    def check(self, mode: str, schema: StructType, overwrite: bool) -> WriteOptions:
         if overwrite:
-            raise OptionRefused("what was sent cannot be overwritten; use outputMode('append')")
+            raise OptionRefused(f"what was sent cannot be overwritten; use {mode}('append')")
         require_schema(schema)
-        options = WriteOptions.read(self.options, self.settings)
-        return LockstepStreamWriter(options, self.open_sender)
+        return WriteOptions.read(self.options, self.settings)
 
 
 @dataclass(frozen=True)
@@ -294,10 +293,9 @@ class EventWriter:
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:
             summary = Path(folder, "counts.json")
+            gaps = "allow" if self.gaps else "refuse"
             writer = arrange(rows, partitions).write.format(source.name()).mode("append")
-            writer = writer.options(
-                batch=self.batch, summary=str(summary), gaps="allow" if self.gaps else "refuse"
-            )
+            writer = writer.options(batch=self.batch, summary=str(summary), gaps=gaps)
             if self.progress:
                 writer = writer.options(progress=self.progress)
             if self.rate:

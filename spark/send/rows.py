@@ -4,12 +4,11 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import batched, pairwise
-from typing import Any
 
 from pyspark.sql import Row
 
@@ -147,8 +146,8 @@ async def send_rows(
 
     A whole buffer is checked before any of it is sent, and all of it is sent before the next one
     begins, so a session's messages never overtake each other. `check` knows afterwards which
-    sessions there were. Raises InvalidMessage for a row that
-    is no event, BrokenSequence for a gap or disorder, and whatever `send` raises.
+    sessions there were. Raises InvalidMessage for a row that is no event, BrokenSequence for a gap
+    or disorder, and whatever `send` raises.
     """
     total, check = SendCounts(), check or SequenceCheck(policy.gaps)
     for buffer in batched(rows, policy.rate.limit_burst(policy.rows_max), strict=False):
@@ -205,30 +204,14 @@ def build_message(row: Row, owner_level: int = 0) -> Message:
     """The message of a row.
 
     Raises InvalidMessage naming the columns that are null, or if the body is not JSON or the time
-    not ISO 8601; NotAllowed or InvalidOptions for a
-    session, a type or a producer group that is the app's own.
+    not ISO 8601; NotAllowed or InvalidOptions for a session, a type or a group that is the app's.
     """
     event = dict(zip(row.__fields__, row, strict=True))
+    # Not the whole row: errors are logged, and bodies are not for logs.
+    place = f"number {event['sequence']} of session {event['session']!r}"
     if missing := [name for name in REQUIRED if event[name] is None]:
-        # Not the whole row: errors are logged, and bodies are not for logs.
-        place = f"number {event['sequence']} of session {event['session']!r}"
         raise InvalidMessage(f"an event has no {', '.join(missing)}: {place}")
     refuse_reserved(event["session"], event["type"])
-    require_content(event)
-    group = ProducerOptions(event["group"], owner_level).producer_group_id
-    return Message(
-        id=event["id"],
-        session=event["session"],
-        type=event["type"],
-        body=event["body"].encode(),
-        number=Number(group=group, level=owner_level, sequence=event["sequence"]),
-        time=event["time"],
-    )
-
-
-def require_content(event: Mapping[str, Any]) -> None:
-    """Raise InvalidMessage unless the body is JSON and the time, if there is one, ISO 8601."""
-    place = f"number {event['sequence']} of session {event['session']!r}"
     try:
         json.loads(event["body"], parse_constant=refuse_constant)
     except ValueError as error:
@@ -238,6 +221,15 @@ def require_content(event: Mapping[str, Any]) -> None:
             datetime.fromisoformat(event["time"])
     except ValueError:
         raise InvalidMessage(f"the time of {place} is not in ISO 8601") from None
+    group = ProducerOptions(event["group"], owner_level).producer_group_id
+    return Message(
+        id=event["id"],
+        session=event["session"],
+        type=event["type"],
+        body=event["body"].encode(),
+        number=Number(group=group, level=owner_level, sequence=event["sequence"]),
+        time=event["time"],
+    )
 
 
 def refuse_constant(name: str) -> None:

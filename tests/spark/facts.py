@@ -4,7 +4,7 @@ import hashlib
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.feeding.incremental import classify_facts
+from spark.feeding.judging import classify_facts
 from spark.schemas import FACTS, PLAN
 
 type Fact = tuple[str, str, list[str], str, str, str | None, str | None]

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.feeding import manifest
-from spark.feeding.incremental import Standing
+from spark.feeding.judging import Standing
 from spark.feeding.manifest import Manifest
 from spark.job.files import SparkFiles
 from tests.spark.test_feed_by_a_manifest import LINES, DriverKilled, job, run, sent, source

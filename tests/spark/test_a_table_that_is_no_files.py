@@ -9,9 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.feeding import FeedConfig, feed
 from spark.feeding.rejects import RowCounts
+from spark.job.failures import JobRefused
 from spark.read.facts import map_rows
 from spark.read.mapping import SourceMapping
-from spark.read.sources import SourceRefused, read_table, stream_table
+from spark.read.sources import read_table, stream_table
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +42,7 @@ def test_orc_and_a_view_in_the_catalog_are_read(spark: SparkSession, tmp_path: P
 
     assert bodies(spark, str(tmp_path / "orc"), "orc") == expected
     assert bodies(spark, "bookings", "table") == expected
-    with pytest.raises(SourceRefused, match=r"cannot read nowhere: .*TABLE_OR_VIEW_NOT_FOUND"):
+    with pytest.raises(JobRefused, match=r"cannot read nowhere: .*TABLE_OR_VIEW_NOT_FOUND"):
         bodies(spark, "nowhere", "table")
 
 
@@ -65,9 +66,9 @@ def test_the_files_of_a_table_format_are_refused(
     (folder / file).parent.mkdir()
     (folder / file).write_text("{}")
 
-    with pytest.raises(SourceRefused, match=f"bookings is a {kind} table"):
+    with pytest.raises(JobRefused, match=f"bookings is a {kind} table"):
         read_table(spark, str(folder / inside), mapping("parquet"))
-    with pytest.raises(SourceRefused, match=f"bookings is a {kind} table"):
+    with pytest.raises(JobRefused, match=f"bookings is a {kind} table"):
         stream_table(spark, str(folder / inside), mapping("parquet"))
 
 
@@ -77,9 +78,9 @@ def test_a_format_whose_package_is_missing_is_refused_with_its_name(
 ) -> None:
     wanted = rf"this Spark has no package for the format {form}; start it with \S+:\S*{form}"
 
-    with pytest.raises(SourceRefused, match=wanted):
+    with pytest.raises(JobRefused, match=wanted):
         read_table(spark, str(tmp_path), mapping(form))
-    with pytest.raises(SourceRefused, match=wanted):
+    with pytest.raises(JobRefused, match=wanted):
         stream_table(spark, str(tmp_path), mapping(form))
 
 
@@ -108,9 +109,9 @@ def test_any_dataframe_is_fed_with_its_own_types_or_as_text(
         assert found.rows == expected
 
     wrong = table.withColumn("line", F.col("line").cast("double"))
-    with pytest.raises(SourceRefused, match="the table: line is double, not int"):
+    with pytest.raises(JobRefused, match="the table: line is double, not int"):
         feed(wrong, mapping("table"), options)
-    with pytest.raises(SourceRefused, match="the table lacks the columns amount"):
+    with pytest.raises(JobRefused, match="the table lacks the columns amount"):
         feed(table.drop("amount"), mapping("table"), options)
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark import class_archive
 from spark.job import runtime
+from spark.job.failures import JobRefused
 from spark.job.runtime import CLASS_ARCHIVE, build_configuration
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -43,7 +44,7 @@ def test_when_java_writes_no_archive_none_is_left_and_it_is_said(
     @contextmanager
     def open_failing(_master: str, java_options: str) -> Iterator[SparkSession]:
         Path(java_options.partition("=")[2].rstrip('"')).write_bytes(b"half of it")
-        raise runtime.SparkUnavailable("Spark did not start")
+        raise JobRefused("Spark did not start")
         yield
 
     monkeypatch.setattr(class_archive, "CLASS_ARCHIVE", archive)

@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 
 from spark import feed
 from spark.feeding.rejects import (
-    RejectsRefused,
     RowCounts,
-    RowsLost,
     count_written_rejects,
     require_all_rows,
     require_replaceable,
     write_rejects,
 )
+from spark.job.failures import JobRefused
 from spark.samples.flights import feed as flights_feed
 from spark.samples.flights import reconcile as flights_reconcile
 from spark.schemas import REJECTED_ROWS
@@ -35,7 +34,7 @@ LINES = (
 
 
 def test_rows_that_vanish_stop_the_feed() -> None:
-    with pytest.raises(RowsLost, match="10 rows were read, but 7 became events and 2 rejects"):
+    with pytest.raises(JobRefused, match="10 rows were read, but 7 became events and 2 rejects"):
         require_all_rows(RowCounts(10, 14, 3, {"duplicate": 2}), accepted=7)
 
 
@@ -225,5 +224,5 @@ def test_a_folder_with_other_things_in_it_is_not_replaced_by_rejects(
     (tmp_path / "thesis.tex").touch()
 
     for place in (tmp_path, tmp_path / "thesis.tex"):
-        with pytest.raises(RejectsRefused, match=r"thesis\.tex"):
+        with pytest.raises(JobRefused, match=r"thesis\.tex"):
             require_replaceable(spark, str(place))

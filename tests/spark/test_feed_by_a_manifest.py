@@ -11,19 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark import feed
+from spark.feeding import ChangeLimit, FeedConfig
 from spark.feeding import dataframe as feeding
-from spark.feeding.incremental import (
-    ChangeLimit,
-    ChangePolicies,
-    IncrementalFeed,
-    MeaningChanged,
-    SendResult,
-    SourceOrigin,
-    TooManyChanged,
-)
+from spark.feeding.incremental import IncrementalFeed, SendResult
 from spark.feeding.manifest import Manifest
 from spark.feeding.rejects import account_for_rows
 from spark.job.console import JobConsole
+from spark.job.failures import JobRefused
 from spark.read.facts import SourceFacts, extract_facts
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, read_table
@@ -43,9 +37,6 @@ DOCUMENT: dict[str, Any] = {
     "watermark": "seen",
 }
 LINES = [f"acc-{n % 3},{n},{n * 10},2026-01-0{1 + n % 5} 00:00:00" for n in range(9)]
-
-
-MEANT = SourceMapping.parse(DOCUMENT).describe("UTC")
 
 
 class DriverKilled(BaseException):
@@ -81,22 +72,20 @@ def source(
 
 
 def job(
-    spark: SparkSession, folder: Path, writer: type[EventWriter] = EventWriter
+    spark: SparkSession, folder: Path, writer: type[EventWriter] = EventWriter, **options: Any
 ) -> IncrementalFeed:
     """The feed, with everything of its own in a folder."""
+    manifest = str(folder / "manifest")
     return IncrementalFeed(
-        Manifest(spark, str(folder / "manifest")),
-        "bank",
-        ChangePolicies(),
+        Manifest(spark, manifest),
+        FeedConfig("bank", manifest, "booked", str(folder / "rejects"), **options),
         writer(settings=settings(folder), source=RecordingDataSource),
-        str(folder / "rejects"),
         JobConsole("feed", is_quiet=True),
-        SourceOrigin("booked", MEANT),
     )
 
 
 def run(by_manifest: IncrementalFeed, facts: SourceFacts) -> SendResult:
-    return by_manifest.run(facts, account_for_rows(facts, by_manifest.rejects))
+    return by_manifest.run(facts, account_for_rows(facts, by_manifest.options.rejects))
 
 
 def sent(sink: Path) -> list[tuple[str, int, str]]:
@@ -153,7 +142,7 @@ def test_nothing_of_the_source_is_cached_any_more_while_its_events_are_sent(
     before = cached_tables(spark)
     facts = source(spark, tmp_path, LINES)
     by_manifest = job(spark, tmp_path, CachedTables)
-    counts = account_for_rows(facts, by_manifest.rejects)
+    counts = account_for_rows(facts, by_manifest.options.rejects)
     assert cached_tables(spark) - before
 
     by_manifest.run(facts, counts)
@@ -330,17 +319,16 @@ def test_a_mapping_that_means_something_else_is_refused_with_the_difference(
     }
 
     for name, other in (("body", "amount bigint"), ("time zone", "CET"), ("key", "id int")):
-        origin = SourceOrigin("booked", meant | {name: other})
-        with pytest.raises(MeaningChanged, match=told[name]):
-            run(replace(job(spark, tmp_path), origin=origin), booked)
+        with pytest.raises(JobRefused, match=told[name]):
+            run(job(spark, tmp_path), replace(booked, meaning=meant | {name: other}))
     assert sent(sink) == []
 
-    assert run(replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)), booked)
-    accepted = SourceOrigin("booked", meant | {"body": "amount bigint"}, accept=True)
-    line = source(spark, tmp_path, [LINES[0].replace(",0,2", ",5,2")])
-    assert run(replace(job(spark, tmp_path), origin=accepted), line).counts.sent == 1
-    with pytest.raises(MeaningChanged, match="body was amount bigint, is amount int"):
-        run(replace(job(spark, tmp_path), origin=SourceOrigin("booked", meant)), booked)
+    assert run(job(spark, tmp_path), booked)
+    wider = meant | {"body": "amount bigint"}
+    line = replace(source(spark, tmp_path, [LINES[0].replace(",0,2", ",5,2")]), meaning=wider)
+    assert run(job(spark, tmp_path, accept_mapping=True), line).counts.sent == 1
+    with pytest.raises(JobRefused, match="body was amount bigint, is amount int"):
+        run(job(spark, tmp_path), booked)
 
 
 @pytest.mark.proof
@@ -353,14 +341,13 @@ def test_more_changed_rows_than_the_limit_send_nothing(
     limits = {"1": False, "2": True, "22%": False, "23%": True}
 
     for text, is_sent in limits.items():
-        policies = ChangePolicies(changed_max=ChangeLimit.parse(text))
-        feeding_job = replace(job(spark, tmp_path), policies=policies)
+        feeding_job = job(spark, tmp_path, changed_max=ChangeLimit.parse(text))
         if is_sent:
             run(feeding_job, source(spark, tmp_path, changed))
             assert len(sent(sink)) == 2
             changed = [line.replace(",7,2", ",8,2") for line in changed]
         else:
-            with pytest.raises(TooManyChanged, match=r"2 of 9 rows .* are changed"):
+            with pytest.raises(JobRefused, match=r"2 of 9 rows .* are changed"):
                 run(feeding_job, source(spark, tmp_path, changed))
             assert sent(sink) == []
 

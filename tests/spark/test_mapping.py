@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import BODY_BYTES_MAX
+from spark.job.failures import JobRefused
 from spark.read.facts import map_rows
-from spark.read.mapping import MappingRefused, SourceMapping
-from spark.read.sources import SourceRefused, filter_since, read_table
+from spark.read.mapping import SourceMapping
+from spark.read.sources import filter_since, read_table
 from spark.schemas import FACTS
 from tests.spark.flights import assert_same_table
 
@@ -121,9 +122,9 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
     assert {row["reason"] for row in checked} == {"undecodable text"}
 
     other = mapping(format="parquet", columns=DOCUMENT["columns"] | {"amount": "int"})
-    with pytest.raises(SourceRefused, match=r"amount is decimal\(10,2\), not int"):
+    with pytest.raises(JobRefused, match=r"amount is decimal\(10,2\), not int"):
         read_table(spark, str(tmp_path / "parquet"), other)
-    with pytest.raises(SourceRefused, match="lacks the columns colour; it has booked, account"):
+    with pytest.raises(JobRefused, match="lacks the columns colour; it has booked, account"):
         read_table(spark, str(csv), mapping(columns=DOCUMENT["columns"] | {"colour": "string"}))
 
 
@@ -175,7 +176,7 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
 def test_a_mapping_that_cannot_be_used_is_refused(
     changes: dict[str, object], complaint: str
 ) -> None:
-    with pytest.raises(MappingRefused, match=complaint):
+    with pytest.raises(JobRefused, match=complaint):
         mapping(**changes)
 
 
@@ -210,8 +211,8 @@ def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSessio
 
 
 def test_a_mapping_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(MappingRefused, match=r"cannot read .*nowhere\.json"):
+    with pytest.raises(JobRefused, match=r"cannot read .*nowhere\.json"):
         SourceMapping.read(tmp_path / "nowhere.json")
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(MappingRefused, match="holds no JSON object"):
+    with pytest.raises(JobRefused, match="holds no JSON object"):
         SourceMapping.read(tmp_path / "list.json")

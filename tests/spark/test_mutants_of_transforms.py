@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.check import reconciliation
-from spark.feeding import incremental, numbering
+from spark.feeding import judging, numbering
 from spark.read import facts as source_facts
 from spark.samples.flights import events, validation
 from tests.spark import facts
@@ -68,20 +68,20 @@ MUTANTS = {
         whole_events,
     ),
     "a session goes on at the number it ended with": Mutant(
-        incremental, "classify_facts", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
+        judging, "classify_facts", 'F.max("sequence") + 1', 'F.max("sequence")', what_moved
     ),
     "what a key said first is compared, not last": Mutant(
-        incremental, "classify_facts", 'F.max_by("digest"', 'F.min_by("digest"', what_moved
+        judging, "classify_facts", 'F.max_by("digest"', 'F.min_by("digest"', what_moved
     ),
     "a fact at the place that was reached is late": Mutant(
-        incremental,
+        judging,
         "choose_standing",
         'F.col("place") < F.col("reached")',
         'F.col("place") <= F.col("reached")',
         refused,
     ),
     "a fact that is as old as what was fed is too old": Mutant(
-        incremental,
+        judging,
         "choose_standing",
         'F.col("version") < F.col("fed_version")',
         'F.col("version") <= F.col("fed_version")',
@@ -135,6 +135,6 @@ def importers(mutant: Mutant) -> list[ModuleType]:
     """The other modules that know the function by its name."""
     return [
         module
-        for module in (incremental, events, facts, source_facts, reconciliation, newest_counts)
+        for module in (judging, events, facts, source_facts, reconciliation, newest_counts)
         if module is not mutant.module and hasattr(module, mutant.function)
     ]

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.job.failures import JobRefused
 from spark.read.facts import map_rows
-from spark.read.mapping import MappingRefused, SourceMapping
+from spark.read.mapping import SourceMapping
 from spark.schemas import BROKEN_LINE
 
 pytestmark = pytest.mark.spark
@@ -66,8 +67,8 @@ def test_a_rejected_row_does_not_take_the_place_of_a_good_one(spark: SparkSessio
 
 
 def test_a_version_is_a_declared_column_that_can_be_an_order() -> None:
-    with pytest.raises(MappingRefused, match="no type is declared for the columns age"):
+    with pytest.raises(JobRefused, match="no type is declared for the columns age"):
         SourceMapping.parse(DOCUMENT | {"version": "age"})
     columns = DOCUMENT["columns"] | {"rev": "double"}
-    with pytest.raises(MappingRefused, match="rev is double: that cannot be an order"):
+    with pytest.raises(JobRefused, match="rev is double: that cannot be an order"):
         SourceMapping.parse(DOCUMENT | {"version": "rev", "columns": columns})

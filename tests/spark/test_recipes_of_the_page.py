@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.feeding import FeedConfig
 from spark.feeding import dataframe as feeding
 from spark.send.datasource import EventWriter
 from tests.docs.pages import page
@@ -131,7 +132,7 @@ def test_of_a_table_behind_jdbc_only_what_is_new_is_read(
     columns = {"account": "string", "line": "int", "amount": "int"}
     mapping = MAPPING | {"columns": columns, "body": ["amount"], "watermark": "line"}
     del mapping["version"]
-    options = feeding.FeedConfig("bank", str(tmp_path / "fed"), rejects=str(tmp_path / "rejects"))
+    options = FeedConfig("bank", str(tmp_path / "fed"), rejects=str(tmp_path / "rejects"))
     names: dict[str, Any] = {
         "spark": spark,
         "url": url,

@@ -10,11 +10,11 @@ from pyspark.errors import PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.domain.errors import InvalidOptions
-from spark.feeding import FeedConfig, feed
+from spark.feeding import ChangeLimit, ChangePolicy, FeedConfig, feed
 from spark.feeding import dataframe as feeding
-from spark.feeding.incremental import ChangeLimit, ChangePolicy
 from spark.feeding.numbering import number_facts
-from spark.job.runtime import SparkUnavailable, open_spark
+from spark.job.failures import JobRefused
+from spark.job.runtime import open_spark
 from spark.job.settings import with_settings
 from spark.schemas import FACTS
 from spark.send.arranging import arrange_in_runs
@@ -86,7 +86,7 @@ def test_a_session_without_a_driver_is_refused_in_one_line(
 ) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", ConnectSession)
 
-    with pytest.raises(SparkUnavailable, match="session of Spark Connect"), open_spark(None):
+    with pytest.raises(JobRefused, match="session of Spark Connect"), open_spark(None):
         raise AssertionError("a job began")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.read.sources import SourceRefused
+from spark.job.failures import JobRefused
 from spark.samples.flights.source import FLIGHT_COLUMNS, FLIGHTS, open_flights, read_flights
 from spark.samples.flights.validation import select_first_days, validate_flights
 from spark.schemas import BROKEN_LINE
@@ -93,7 +93,7 @@ def test_missing_columns_are_named(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "flights.csv"
     file.write_text("year,month,day,plane\n2013,1,1,N14228\n")
 
-    with pytest.raises(SourceRefused, match=r"lacks the columns dep_time, .*tailnum.*has .*plane$"):
+    with pytest.raises(JobRefused, match=r"lacks the columns dep_time, .*tailnum.*has .*plane$"):
         read_flights(spark, str(file))
 
 
@@ -113,7 +113,7 @@ def test_a_source_that_cannot_be_read_is_refused_in_one_line(
     (tmp_path / "empty.csv").touch()
     (tmp_path / "text.parquet").write_text("year,month,day\n")
 
-    with pytest.raises(SourceRefused, match=complaint) as refused:
+    with pytest.raises(JobRefused, match=complaint) as refused:
         read_flights(spark, str(tmp_path / name))
 
     assert "\n" not in str(refused.value)

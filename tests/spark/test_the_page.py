@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX, STORED_BYTES_MAX
 from spark.check.reconciliation import FindingKind
 from spark.feed import build_feed_parser
-from spark.feeding.incremental import Standing
+from spark.feeding.judging import Standing
 from spark.job.files import DISK, RENAME_REFUSES
 from spark.read.facts import list_row_checks
 from spark.read.mapping import (

@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.feeding.manifest import Manifest, ManifestRefused
+from spark.feeding.manifest import Manifest
 from spark.feeding.numbering import number_facts
-from spark.job.files import FilesRefused, SparkFiles
+from spark.job.failures import JobRefused
+from spark.job.files import SparkFiles
 from spark.read.facts import SourceFacts
 from spark.schemas import FACTS, REJECTED_ROWS
 from spark.send.datasource import EventWriter
@@ -68,7 +69,7 @@ def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_nam
     ]
 
     bound = first.bind(1, plans[0], None)
-    with pytest.raises(ManifestRefused) as refused:
+    with pytest.raises(JobRefused) as refused:
         second.bind(1, plans[1], None)
 
     assert f"in use: the feed {first.feed} has bound run 1 at {bound.since}" in str(refused.value)
@@ -92,9 +93,9 @@ def test_a_name_is_given_to_one_writer_and_its_file_is_whole(
 
 
 def test_a_file_system_that_gives_a_name_twice_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(FilesRefused, match="viewfs:/steps is on viewfs"):
+    with pytest.raises(JobRefused, match="viewfs:/steps is on viewfs"):
         OtherFiles(spark, Lake("viewfs")).require_exclusive("viewfs:/steps")
-    with pytest.raises(FilesRefused, match='No FileSystem for scheme "nowhere"'):
+    with pytest.raises(JobRefused, match='No FileSystem for scheme "nowhere"'):
         Manifest(spark, "nowhere://steps").require_exclusive()
 
 

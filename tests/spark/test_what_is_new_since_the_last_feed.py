@@ -5,7 +5,8 @@ import json
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.feeding.incremental import ChangePolicies, ChangePolicy, plan_events, select_rejects
+from spark.feeding import ChangePolicy
+from spark.feeding.judging import ChangePolicies, plan_events, select_rejects
 from spark.schemas import PLAN, REJECTED_ROWS
 from tests.spark.facts import GROUP, NEVER_FED, Fact, bound, fact, stood
 from tests.spark.flights import assert_same_table

