@@ -6,16 +6,14 @@ everything was sent. A crash before `planned` leaves files that nobody reads. A 
 leaves a plan that the next run sends first, byte for byte. So a number is bound to its content
 before that content is sent for the first time.
 
-Two feeds may use a manifest at the same time, and there is no lock that a dead feed could leave
-behind. Each writes a plan of its own, but only one of them gets the name of the file `planned`; the
-other is refused before it has sent anything. A feed that begins while another one is sending sends
-that plan too (the same ids, numbers and bytes, so it has no second effect) and continues from it.
+Two feeds may use a manifest at the same time: each writes a plan of its own, and one of them gets
+the name of the file `planned`. A feed that begins while another one is sending sends that plan too
+and continues from it (docs/adr/feed.md).
 
-A manifest grows with what was fed, but the time to plan a run must not grow with the number of
-runs. So every SUMMARISED_RUNS runs, once all are sent, they are summed up: the newest event of each
-key goes to one table, sorted by session, and the steps to one file, which is created last and once.
-A feed reads the newest summary and the runs after it. The plans stay: replay and reconcile read
-them. A crash before the file leaves a table that nobody reads, and that a later summary removes.
+Every SUMMARISED_RUNS runs, once all are sent, they are summed up: the newest event of each key goes
+to one table, sorted by session, and the steps to one file, which is created last and once. A feed
+reads the newest summary and the runs after it; replay and reconcile read the plans, which stay. A
+crash before the file leaves a table that nobody reads, and that a later summary removes.
 """
 
 import json
@@ -257,13 +255,10 @@ class Manifest:
         place = self.locate_plan(run, self.feed)
         plan.write.parquet(place, mode="overwrite")
         count = self.spark.read.schema(PLAN).parquet(place).count()
-        planned = ManifestStep(
-            run, self.feed, PLANNED, count, watermark, format_now(), group, source
-        )
-        if meaning is not None:
-            planned = replace(planned, meaning=json.dumps(dict(meaning)))
-        if choose_lanes is not None:
-            planned = replace(planned, lanes=choose_lanes(count))
+        text = None if meaning is None else json.dumps(dict(meaning))
+        lanes = None if choose_lanes is None else choose_lanes(count)
+        about = (watermark, format_now(), group, source, text, lanes)
+        planned = ManifestStep(run, self.feed, PLANNED, count, *about)
         if not self.write_step(planned):
             self.require_own(run)
         return planned

@@ -82,10 +82,7 @@ class JobConsole:
             host = spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK
             with suppress(OSError):  # Without a listener Spark's own tasks are counted instead.
                 listener = ProgressListener(host)
-        is_terminal = sys.stderr.isatty()
-        display = ProgressDisplay(
-            self.job, step, spark, rows, is_terminal, listener, note_end, is_quiet=self.is_quiet
-        )
+        display = ProgressDisplay(self, step, spark, rows, listener, note_end)
         thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
         try:
             if note_end or not self.is_quiet:
@@ -140,21 +137,19 @@ def format_duration(seconds: float) -> str:
 class ProgressDisplay:
     """Shows a running step. It counts the rows that tasks report, or else Spark's own tasks."""
 
-    job: str
+    console: JobConsole
     step: str
     spark: SparkSession
     rows: int | None
-    is_terminal: bool
     listener: ProgressListener | None = None
     note_end: NoteEnd | None = None
-    is_quiet: bool = False
     noted: set[int] = field(default_factory=set)
-    clock: Callable[[], float] = time.monotonic
-    began: float = field(init=False)
+    began: float = field(default_factory=time.monotonic)
     over: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self) -> None:
-        self.began = self.clock()
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stderr.isatty()
 
     @property
     def address(self) -> str | None:
@@ -162,7 +157,7 @@ class ProgressDisplay:
 
     def measure(self) -> StepProgress | None:
         """Return how far the step is now; None if there is nothing to count."""
-        seconds = self.clock() - self.began
+        seconds = time.monotonic() - self.began
         sent = self.listener.receive() if self.listener else None
         if sent is not None and self.rows:
             return StepProgress(sent, self.rows, "rows", seconds)
@@ -175,19 +170,19 @@ class ProgressDisplay:
 
     def watch(self) -> None:
         interval = BAR_SECONDS if self.is_terminal else LINES_SECONDS
-        due_at = self.clock() + interval
+        due_at = time.monotonic() + interval
         while not self.over.wait(min(interval, NOTED_SECONDS)):
             try:
                 self.note_ends()
-                progress = self.measure() if self.clock() >= due_at else None
+                progress = self.measure() if time.monotonic() >= due_at else None
             except Py4JError:
                 break  # Java is gone. The job's own thread notices that too, and reports it.
-            if progress is not None and not self.is_quiet:
+            if progress is not None and not self.console.is_quiet:
                 self.show(progress)
-                due_at = self.clock() + interval
+                due_at = time.monotonic() + interval
         with suppress(Py4JError):
             self.note_ends()
-        if self.is_terminal and not self.is_quiet:
+        if self.is_terminal and not self.console.is_quiet:
             write_stderr(CLEAR_LINE)
 
     def note_ends(self) -> None:
@@ -201,9 +196,9 @@ class ProgressDisplay:
 
     def show(self, progress: StepProgress) -> None:
         if not self.is_terminal:
-            write_stderr(f"{self.job}, {self.step}: {progress.describe()}\n")
+            write_stderr(f"{self.console.job}, {self.step}: {progress.describe()}\n")
             return
-        line = f"{self.job}: {self.step} {progress.draw_bar()} {progress.describe()}"
+        line = f"{self.console.job}: {self.step} {progress.draw_bar()} {progress.describe()}"
         write_stderr(CLEAR_LINE + line[: shutil.get_terminal_size().columns - 1])
 
 

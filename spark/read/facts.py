@@ -114,6 +114,8 @@ def build_fact(mapping: SourceMapping) -> Column:
     columns = mapping.columns
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
     time = F.lit(None) if mapping.time is None else F.col(mapping.time)
+    newer = mapping.version or mapping.watermark
+    version = F.lit(None) if newer is None else encode_order(newer, columns[newer])
     return F.struct(
         F.col(mapping.session).cast("string").alias("session"),
         F.to_json(F.array(*(F.col(name).cast("string") for name in mapping.key))).alias("key"),
@@ -121,13 +123,8 @@ def build_fact(mapping: SourceMapping) -> Column:
         kind.cast("string").alias("type"),
         F.to_json(F.struct(*sorted(mapping.body)), {"ignoreNullFields": "false"}).alias("body"),
         F.replace(time.cast("string"), F.lit(" "), F.lit("T")).alias("time"),
-        build_version(mapping).alias("version"),
+        version.cast("string").alias("version"),
     )
-
-
-def build_version(mapping: SourceMapping) -> Column:
-    name = mapping.version or mapping.watermark
-    return F.lit(None).cast("string") if name is None else encode_order(name, mapping.columns[name])
 
 
 def order_newest_first() -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 import struct
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from secrets import token_hex
@@ -127,10 +127,8 @@ class AmqpLink:
         self.deliveries = 0
         self.links: dict[str, LinkState] = {}
         self.remote_handles: dict[int, LinkState] = {}
-        # What the peer has to say: by performative, by delivery-id, by the id of a request.
-        self.answers: dict[int, asyncio.Future[list[Any]]] = {}
-        self.outcomes: dict[int, asyncio.Future[None]] = {}
-        self.responses: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        # What the peer has to say: of a performative, a link, a delivery or a request.
+        self.awaited: dict[tuple[str, int | str], asyncio.Future[Any]] = {}
         self.response = b""
         self.changed = asyncio.Event()
         self.turn = asyncio.Lock()
@@ -213,13 +211,13 @@ class AmqpLink:
         """Open the connection and its session."""
         name = f"lockstep-feed-{token_hex(8)}"
         self.write(OPEN, [name, self.address.host, Uint(FRAME_BYTES_MAX), Uint(0)])
-        fields = await self.expect(OPEN)
+        fields = await self.expect("performative", OPEN)
         self.frame_bytes_max = min(FRAME_BYTES_MAX, get_field(fields, 2) or FRAME_BYTES_MAX)
         if idle_milliseconds := get_field(fields, 4):
             # A peer that hears nothing for so long may close (part 2, section 2.4.5).
             self.start(self.keep_alive(idle_milliseconds / 2_000))
         self.write(BEGIN, [None, Uint(0), WINDOW, WINDOW, Uint(7)])
-        self.window = get_field(await self.expect(BEGIN), 2) or 0
+        self.window = get_field(await self.expect("performative", BEGIN), 2) or 0
 
     async def show_token(self, token: Token) -> None:
         """Authorize for the queue, now or again; raises TokenRefused."""
@@ -237,12 +235,12 @@ class AmqpLink:
                 encode_described(VALUE, encode_value(token.text)),
             )
         )
-        response = self.responses[identity] = asyncio.get_running_loop().create_future()
+        response = self.expect("request", identity)
         try:
             await (await self.transfer(self.links[REQUESTS], request, MESSAGE_FORMAT))
             answer = await response
         finally:
-            self.responses.pop(identity, None)
+            self.awaited.pop(("request", identity), None)
         status = answer.get("status-code", 0)
         if not TOKEN_ACCEPTED <= status < TOKEN_ACCEPTED + 100:
             raise TokenRefused(f"{status}: {answer.get('status-description')}")
@@ -257,8 +255,8 @@ class AmqpLink:
 
     async def attach(self, name: str, role: bool, source: str, target: str) -> list[Any]:
         """Attach a link of the session; returns what the peer says of its end of it."""
-        attached = asyncio.get_running_loop().create_future()
-        link = self.links[name] = LinkState(Uint(len(self.links)), attached)
+        attached = self.expect("link", name)
+        link = self.links[name] = LinkState(Uint(len(self.links)))
         ends = [Described(SOURCE, [source]), Described(TARGET, [target])]
         first = None if role is IS_RECEIVER else Uint(0)
         self.write(
@@ -283,7 +281,7 @@ class AmqpLink:
             while not (link.credit > 0 and self.window > 0):
                 await self.wait_for_change()
             number, self.deliveries = self.deliveries, (self.deliveries + 1) % SERIAL_LIMIT
-            outcome = self.outcomes[number] = asyncio.get_running_loop().create_future()
+            outcome = self.expect("delivery", number)
             link.credit -= 1
             link.sent += 1
             delivery = [link.handle, Uint(number), struct.pack(">I", number), Uint(message_format)]
@@ -315,9 +313,19 @@ class AmqpLink:
         if self.failure is not None:
             raise self.failure
 
-    async def expect(self, code: int) -> list[Any]:
-        self.answers[code] = asyncio.get_running_loop().create_future()
-        return await self.answers[code]
+    def expect(self, kind: str, key: int | str) -> asyncio.Future[Any]:
+        future = self.awaited[kind, key] = asyncio.get_running_loop().create_future()
+        return future
+
+    def answer(self, kind: str, key: int | str, said: Any) -> None:
+        """Give whoever waits for it what the peer has said, or raise it if it is an error."""
+        future = self.awaited.pop((kind, key), None)
+        if future is None or future.done():
+            return
+        if isinstance(said, Exception):
+            future.set_exception(said)
+        else:
+            future.set_result(said)
 
     async def keep_alive(self, seconds: float) -> None:
         while True:
@@ -349,18 +357,11 @@ class AmqpLink:
         if self.failure is not None:
             return
         self.failure = error
-        waiting: list[asyncio.Future[Any]] = [
-            *self.answers.values(),
-            *(link.attached for link in self.links.values()),
-            *self.outcomes.values(),
-            *self.responses.values(),
-        ]
-        for future in waiting:
+        for future in self.awaited.values():
             if not future.done():
                 future.set_exception(error)
                 # Who waited may be gone; asking says that somebody has heard of it.
                 future.exception()
-        self.outcomes.clear()
         self.changed.set()
         current = asyncio.current_task()
         for task in self.tasks:
@@ -401,8 +402,7 @@ class AmqpLink:
         """Do what a performative asks for; raises to end the link."""
         match code:
             case 0x10 | 0x11:  # open, begin
-                if (answer := self.answers.pop(code, None)) is not None and not answer.done():
-                    answer.set_result(fields)
+                self.answer("performative", code, fields)
             case 0x12:
                 self.take_attach(fields)
             case 0x13:
@@ -420,8 +420,8 @@ class AmqpLink:
             raise AmqpConnectionLost("the peer attaches a link of its own")
         self.remote_handles[fields[1]] = link
         # A refused link has no end, and a detach follows that says why.
-        if get_field(fields, 6) is not None and not link.attached.done():
-            link.attached.set_result(fields)
+        if get_field(fields, 6) is not None:
+            self.answer("link", fields[0], fields)
 
     def take_flow(self, fields: list[Any]) -> None:
         begun = get_field(fields, 0) or 0
@@ -442,24 +442,20 @@ class AmqpLink:
         accepted = Described(ACCEPTED, [])
         self.write(DISPOSITION, [IS_RECEIVER, Uint(fields[1]), None, True, accepted])
         self.give_credit()
-        waiting = self.responses.get(get_field(sections.get(PROPERTIES, []), 5))
-        if waiting is not None and not waiting.done():
-            waiting.set_result(sections.get(APPLICATION_PROPERTIES, {}))
+        identity = get_field(sections.get(PROPERTIES, []), 5)
+        self.answer("request", identity, sections.get(APPLICATION_PROPERTIES, {}))
 
     def take_outcomes(self, fields: list[Any]) -> None:
         first, state = fields[1], get_field(fields, 4)
         last = first if get_field(fields, 2) is None else fields[2]
+        # Released or modified: the peer has done nothing, or does not say.
+        outcome: Exception | None = AmqpConnectionLost(f"no outcome but {state}")
+        if isinstance(state, Described) and state.descriptor == ACCEPTED:
+            outcome = None
+        elif isinstance(state, Described) and state.descriptor == REJECTED:
+            outcome = read_error(get_field(state.value, 0))
         for number in range(first, last + 1):
-            outcome = self.outcomes.pop(number, None)
-            if outcome is None or outcome.done():
-                continue
-            if isinstance(state, Described) and state.descriptor == ACCEPTED:
-                outcome.set_result(None)
-            elif isinstance(state, Described) and state.descriptor == REJECTED:
-                outcome.set_exception(read_error(get_field(state.value, 0)))
-            else:
-                # Released or modified: the peer has done nothing, or does not say.
-                outcome.set_exception(AmqpConnectionLost(f"no outcome but {state}"))
+            self.answer("delivery", number, outcome)
 
 
 @dataclass(eq=False, slots=True)
@@ -467,7 +463,6 @@ class LinkState:
     """One of the links: `credit` is how many messages it takes now, `sent` how many it got."""
 
     handle: Uint
-    attached: asyncio.Future[list[Any]]
     credit: int = 0
     sent: int = 0
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from itertools import batched
+from itertools import batched, chain
 from typing import Any
 
 from shared.adapters.service_bus import list_properties
@@ -20,6 +20,7 @@ from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE
 
 BATCH_FORMAT = 0x80013700
+LIST, MAP = 0xC0, 0xC1
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
 ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, VALUE = 0x72, 0x73, 0x74, 0x75, 0x77
 SCHEDULED_AT = "x-opt-scheduled-enqueue-time"
@@ -60,40 +61,20 @@ class Ulong(int):
 def encode_sections(message: Message) -> bytes:
     """A message as azure-servicebus encodes it, but for a schedule."""
     properties = list_properties(message)
-    return b"".join(
-        (
-            encode_header_fields(message),
-            encode_described(
-                APPLICATION_PROPERTIES,
-                encode_map(
-                    len(properties),
-                    b"".join(
-                        [
-                            encode_name(name)
-                            + (encode_text(it) if isinstance(it, str) else encode_int(it))
-                            for name, it in properties.items()
-                        ]
-                    ),
-                ),
-            ),
-            encode_described(DATA, encode_binary(message.body)),
-        )
-    )
+    pairs = [
+        encode_name(name) + (encode_text(it) if isinstance(it, str) else encode_int(it))
+        for name, it in properties.items()
+    ]
+    named = encode_counted(MAP, 2 * len(pairs), b"".join(pairs))
+    data = encode_described(DATA, encode_binary(message.body))
+    return encode_header_fields(message) + encode_described(APPLICATION_PROPERTIES, named) + data
 
 
 def encode_header_fields(message: Message, content_type: str | None = CONTENT_TYPE) -> bytes:
     kind = NULL if content_type is None else symbol_bytes(content_type)
-    fields = b"".join(
-        (
-            encode_text(message.id),
-            BEFORE_CONTENT_TYPE,
-            kind,
-            BEFORE_GROUP,
-            encode_text(message.session),
-            AFTER_GROUP,
-        )
-    )
-    return encode_described(PROPERTIES, encode_list(13, fields))
+    own, session = encode_text(message.id), encode_text(message.session)
+    fields = own + BEFORE_CONTENT_TYPE + kind + BEFORE_GROUP + session + AFTER_GROUP
+    return encode_described(PROPERTIES, encode_counted(LIST, 13, fields))
 
 
 def encode_schedule(visible_at: datetime | None) -> bytes:
@@ -102,7 +83,7 @@ def encode_schedule(visible_at: datetime | None) -> bytes:
         return b""
     milliseconds = int(visible_at.timestamp()) * 1000 + visible_at.microsecond // 1000
     entry = symbol_bytes(SCHEDULED_AT) + b"\x83" + struct.pack(">q", milliseconds)
-    return encode_described(ANNOTATIONS, encode_map(1, entry))
+    return encode_described(ANNOTATIONS, encode_counted(MAP, 2, entry))
 
 
 def encode_whole_batch(first: Message, parts: Sequence[bytes]) -> bytes:
@@ -115,10 +96,14 @@ def encode_described(code: int, content: bytes) -> bytes:
     return b"\x00\x53" + bytes((code,)) + content
 
 
-def encode_text(text: str) -> bytes:
-    content = text.encode()
+def encode_sized(code: int, content: bytes) -> bytes:
+    """Bytes or text with its size before it, of one byte or of four."""
     size = len(content)
-    return (b"\xa1" + bytes((size,)) if size < 256 else b"\xb1" + struct.pack(">I", size)) + content
+    return (bytes((code, size)) if size < 256 else struct.pack(">BI", code + 16, size)) + content
+
+
+def encode_text(text: str) -> bytes:
+    return encode_sized(0xA1, text.encode())
 
 
 @cache
@@ -134,16 +119,12 @@ def symbol_bytes(name: str) -> bytes:
 
 
 def encode_binary(content: bytes) -> bytes:
-    size = len(content)
-    return (b"\xa0" + bytes((size,)) if size < 256 else b"\xb0" + struct.pack(">I", size)) + content
+    return encode_sized(0xA0, content)
 
 
 def encode_int(number: int) -> bytes:
-    return (
-        struct.pack(">Bb", 0x54, number)
-        if -128 <= number < 128
-        else struct.pack(">Bi", 0x71, number)
-    )
+    form, code = (">Bb", 0x54) if -128 <= number < 128 else (">Bi", 0x71)
+    return struct.pack(form, code, number)
 
 
 def uint_bytes(number: int) -> bytes:
@@ -152,18 +133,12 @@ def uint_bytes(number: int) -> bytes:
     return bytes((0x52, number)) if number < 256 else struct.pack(">BI", 0x70, number)
 
 
-def encode_map(pairs: int, content: bytes) -> bytes:
+def encode_counted(code: int, count: int, content: bytes) -> bytes:
+    """A list or a map of so many values, of which a map has two for each pair."""
     size = len(content)
     if size < 255:
-        return bytes((0xC1, size + 1, 2 * pairs)) + content
-    return struct.pack(">BII", 0xD1, size + 4, 2 * pairs) + content
-
-
-def encode_list(count: int, content: bytes) -> bytes:
-    size = len(content)
-    if size < 255:
-        return bytes((0xC0, size + 1, count)) + content
-    return struct.pack(">BII", 0xD0, size + 4, count) + content
+        return bytes((code, size + 1, count)) + content
+    return struct.pack(">BII", code + 16, size + 4, count) + content
 
 
 def encode_value(value: Any) -> bytes:
@@ -188,10 +163,10 @@ ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
     str: encode_text,
     bytes: encode_binary,
     Described: lambda value: encode_described(value.descriptor, encode_value(value.value)),
-    dict: lambda value: encode_map(
-        len(value), b"".join(encode_value(each) for pair in value.items() for each in pair)
+    dict: lambda value: encode_counted(
+        MAP, 2 * len(value), b"".join(map(encode_value, chain.from_iterable(value.items())))
     ),
-    list: lambda value: encode_list(len(value), b"".join(map(encode_value, value))),
+    list: lambda value: encode_counted(LIST, len(value), b"".join(map(encode_value, value))),
 }
 
 
