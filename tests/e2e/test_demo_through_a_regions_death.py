@@ -14,7 +14,7 @@ import pytest
 from local.testing.cloud import CloudProcess
 from local.testing.patience import run_patiently, until, wait_for_end
 from proof.testbed.cloud import running_cloud
-from tests.spark.environment import QUICK
+from tests.spark.conftest import QUICK
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -81,7 +81,6 @@ class DoomedDataSource(LockstepDataSource):
 
 
 def main() -> int:
-    """Doom the driver, then feed."""
     point, *words = sys.argv[1:]
     os.environ[DRIVER] = str(os.getpid())
     match Point(point):

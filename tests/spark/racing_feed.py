@@ -57,11 +57,9 @@ class Track:
     folder: Path
 
     def note(self, event: str, text: str = "") -> None:
-        """Say that something has happened."""
         (self.folder / event).write_text(text)
 
     def happened(self, event: str) -> bool:
-        """Whether somebody has said so."""
         return (self.folder / event).exists()
 
     async def until(self, event: str) -> None:
@@ -93,7 +91,6 @@ class Runner:
         return await self.send(messages)
 
     async def as_copy(self, messages: Sequence[Message]) -> SendCounts:
-        """SendMessages, and say so."""
         answer = await self.send(messages)
         self.track.note(COPY_SENDS)
         return answer
@@ -120,13 +117,10 @@ def racing(track: Track) -> OpenSender:
 
 
 def main() -> None:
-    """Write the facts; then stay until the zombie has ended."""
     folder = Path(sys.argv[1])
     track = Track(folder)
 
     class RacingDataSource(LockstepDataSource):
-        """The product's data source, on the track."""
-
         open_sender = staticmethod(racing(track))
 
     facts = [tuple(fact) for fact in json.loads((folder / FACTS_FILE).read_text())]

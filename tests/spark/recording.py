@@ -13,18 +13,11 @@ from shared.domain.message import Message
 from spark.send.datasource import LockstepDataSource
 from spark.send.rows import SendCounts, SendMessages, get_number
 
-OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = (
-    "opening",
-    "before",
-    "within",
-    "unanswered",
-    "closing",
-)
-POINTS = (OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING)
+POINTS = ("opening", "before", "within", "unanswered", "closing")
+OPENING, BEFORE, WITHIN, UNANSWERED, CLOSING = POINTS
 
 
 def attempt() -> int:
-    """Which try of its task this is."""
     context = TaskContext.get()
     assert context is not None
     return context.attemptNumber()
@@ -70,7 +63,6 @@ async def recording(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
 
 
 def fail_at(here: str, point: str | None) -> None:
-    """Fail, if this is the point."""
     if here == point:
         raise OutcomeUnknown("both regions are out of reach")
 
@@ -85,7 +77,9 @@ class RecordingDataSource(LockstepDataSource):
         return "lockstep_recording"
 
 
-def recorded(folder: Path, attempt: int | str = "*") -> list[dict[str, Any]]:
-    """What one attempt of all partitions sent, or all of them; each partition in its order."""
-    files = sorted(folder.glob(f"*-{attempt}.jsonl"))
+def recorded(
+    folder: Path, attempt: int | str = "*", partition: int | str = "*"
+) -> list[dict[str, Any]]:
+    """What one attempt, or one partition, or all of them sent; each partition in its order."""
+    files = sorted(folder.glob(f"{partition}-{attempt}.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]

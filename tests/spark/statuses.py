@@ -42,7 +42,6 @@ class Status:
 
     @property
     def body(self) -> dict[str, str | int]:
-        """What its message must say."""
         return {
             "at": f"2013-01-01T05:17:{self.line % 60:02}",
             "delay_minutes": self.delay_minutes,

@@ -1,7 +1,6 @@
-"""A run is sent in lanes, and what a feed has sent of it before it died is left out by the next."""
+"""A run is sent in lanes of whole sessions in order; what was sent is left out later."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spark.feeding.manifest import Manifest
 from spark.schemas import EVENTS
-from spark.send.arranging import arrange_in_event_order, arrange_in_runs, find_lane
+from spark.send.arranging import RUN_EVENTS, arrange_in_event_order, arrange_in_runs, find_lane
 from spark.send.datasource import EVENTS_A_LANE, LANES_MAX, EventWriter
+from tests.spark.bookings import Bank, DriverKilled
 from tests.spark.recording import recorded
-from tests.spark.test_feed_by_a_manifest import DriverKilled, job, run, sent, source
-
-pytestmark = pytest.mark.spark
 
 LANES = 3
-LINES = [f"acc-{n % 12},{n},{n},2026-01-01 00:00:00" for n in range(36)]
-
-
-@pytest.fixture
-def sink(tmp_path: Path) -> Path:
-    folder = tmp_path / "sent"
-    folder.mkdir()
-    return folder
+MANY_LINES = [f"acc-{n % 12},{n},{n},2026-01-01 00:00:00" for n in range(36)]
 
 
 class DyingWriter(EventWriter):
@@ -37,7 +27,7 @@ class DyingWriter(EventWriter):
         raise DriverKilled
 
 
-def feed_until_death(spark: SparkSession, folder: Path, noted: Sequence[int]) -> None:
+def feed_until_death(bank: Bank, noted: Sequence[int]) -> None:
     """A feed whose driver has heard of the end of these lanes only."""
     mark = Manifest.mark_lane_sent
 
@@ -47,55 +37,36 @@ def feed_until_death(spark: SparkSession, folder: Path, noted: Sequence[int]) ->
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Manifest, "mark_lane_sent", mark_noted)
-        dying = job(spark, folder, DyingWriter)
-        dying = replace(dying, writer=replace(dying.writer, lanes=LANES))
         with pytest.raises(DriverKilled):
-            run(dying, source(spark, folder, LINES))
+            bank.feed(MANY_LINES, DyingWriter, LANES)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("noted", [[], [0], [1, 2], [0, 1, 2]])
 def test_when_a_driver_dies_the_lanes_that_were_sent_are_left_out_and_the_others_sent_again(
-    spark: SparkSession, tmp_path: Path, sink: Path, noted: list[int]
+    bank: Bank, sink: Path, noted: list[int]
 ) -> None:
-    feed_until_death(spark, tmp_path, noted)
-    lanes = {m["session"]: int(file.name.partition("-")[0]) for file, m in read_lanes(sink)}
-    everything = sent(sink)
+    feed_until_death(bank, noted)
+    lanes = {m["session"]: n for n in range(LANES) for m in recorded(sink, partition=n)}
+    everything = bank.sent()
     assert len(everything) == 36
 
     # Another number of lanes would put the sessions into other tasks.
-    other = job(spark, tmp_path)
-    other = replace(other, writer=replace(other.writer, lanes=5))
-    result = run(other, source(spark, tmp_path, LINES))
+    result = bank.feed(MANY_LINES, lanes=5)
 
     left = [event for event in everything if lanes[event[0]] not in noted]
-    assert (result.resumed, sent(sink)) == (len(left), left)
+    assert (result.resumed, bank.sent()) == (len(left), left)
     assert result.standings["unchanged"] == 36
-    assert job(spark, tmp_path).manifest.read_history().unsent == []
-    assert not (tmp_path / "manifest/lanes/run=1").exists()
-
-
-def read_lanes(sink: Path) -> list[tuple[Path, Any]]:
-    """Each message with the file of the task that sent it, which has its partition's number."""
-    found = []
-    for file in sink.glob("*.jsonl"):
-        alone = sink / "alone"
-        alone.mkdir()
-        file.rename(alone / file.name)
-        found += [(file, each) for each in recorded(alone)]
-        (alone / file.name).rename(file)
-        alone.rmdir()
-    return found
+    assert bank.history.unsent == []
+    assert not (bank.folder / "manifest/lanes/run=1").exists()
 
 
 def test_a_quiet_feed_too_records_its_lanes_while_it_sends(
-    spark: SparkSession, tmp_path: Path, sink: Path, monkeypatch: pytest.MonkeyPatch
+    bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[int] = []
     monkeypatch.setattr(Manifest, "mark_lane_sent", lambda *args: noted.append(args[2]))
-    quiet = job(spark, tmp_path)
-    quiet = replace(quiet, writer=replace(quiet.writer, lanes=LANES))
-    run(quiet, source(spark, tmp_path, LINES))
+    bank.feed(MANY_LINES, lanes=LANES)
     assert sorted(noted) == [0, 1, 2]
 
 
@@ -126,3 +97,28 @@ def test_the_number_of_lanes_follows_from_the_events_and_not_from_the_cluster(
     spark: SparkSession, lanes: int | None, rate: float | None, events: int, chosen: int
 ) -> None:
     assert EventWriter(rate=rate, lanes=lanes).choose_lanes(spark, events) == chosen
+
+
+DEEP, OTHERS, EACH = 600, 14, 100
+
+
+def test_a_deep_session_takes_turns_with_the_others(spark: SparkSession) -> None:
+    sessions = {"deep": DEEP} | {f"s{n:02}": EACH for n in range(OTHERS)}
+    rows = [
+        (session, "g", n, "t", "{}", f"{session}-{n}", None)
+        for session, count in sessions.items()
+        for n in reversed(range(count))
+    ]
+
+    lanes = arrange_in_runs(spark.createDataFrame(rows, EVENTS), 2).rdd.glom().collect()
+
+    sent = [[(row["session"], row["sequence"]) for row in lane] for lane in lanes]
+    assert sorted(place for lane in sent for place in lane) == sorted((r[0], r[2]) for r in rows)
+    for lane in sent:
+        for session in {session for session, _ in lane}:
+            mine = [number for name, number in lane if name == session]
+            assert mine == list(range(sessions[session]))
+    deep = next(lane for lane in sent if ("deep", 0) in lane)
+    others_end = max(place for place, (session, _) in enumerate(deep) if session != "deep")
+    before = sum(1 for session, _ in deep[:others_end] if session == "deep")
+    assert before <= EACH + RUN_EVENTS

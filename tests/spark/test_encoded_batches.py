@@ -50,19 +50,14 @@ from spark.send.encoding import (
     encode_value,
     encode_whole_batch,
 )
-from tests.cloud import running_cloud, settings_of
+from tests.cloud import settings_of
+from tests.spark.bookings import message
 
 EAST, QUEUE = "east", "lockstep"
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 BODIES = (b"1", '{"note":"Zürich 東京 🚀"}'.encode(), b'"' + 300 * b"x" + b'"')
 SEQUENCES = (0, 127, 128, 2**31 - 1)
 SECONDS_MAX = 60.0
-
-
-def message(session: str = "acc-7", sequence: int = 0, body: bytes = b'{"amount":1}') -> Message:
-    number = Number("bank", 0, sequence)
-    identity = f"{session}-{sequence}"
-    return Message(identity, session, "account.add", body, number, "2026-01-02T03:04:05+00:00")
 
 
 def make_variants() -> Iterator[tuple[Message, datetime | None]]:
@@ -140,12 +135,6 @@ def test_where_and_how_a_namespace_is_reached() -> None:
         "localhost", 5999, QUEUE, has_tls=False
     )
     assert named.audience == "sb://ns.servicebus.windows.net/lockstep"
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
-        yield cloud
 
 
 @asynccontextmanager

@@ -1,7 +1,6 @@
 """The feed as a user runs it: what it counts, what it refuses, and that nothing is lost."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from spark.job.failures import JobRefused
 from spark.samples.flights import feed as flights_feed
 from spark.samples.flights import reconcile as flights_reconcile
 from spark.schemas import REJECTED_ROWS
+from tests.spark.bookings import DOCUMENT
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,arr_delay,carrier,flight,"
 LINES = (
@@ -38,15 +38,13 @@ def test_rows_that_vanish_stop_the_feed() -> None:
         require_all_rows(RowCounts(10, 14, 3, {"duplicate": 2}), accepted=7)
 
 
-@pytest.mark.spark
 def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
-    spark: SparkSession,
+    jobs_here: None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delenv("LOCKSTEP_REGIONS", raising=False)
-    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     source, summary, rejects = (tmp_path / name for name in ("day.csv", "sum.json", "rejects"))
     source.write_text("\n".join(LINES) + "\n")
 
@@ -76,32 +74,19 @@ def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
     }
 
 
-MAPPING = {
-    "format": "csv",
-    "columns": {"account": "string", "line": "int"},
-    "session": "account",
-    "key": ["line"],
-    "order": ["line"],
-    "body": ["line"],
-    "type": "account.add",
-}
+COLUMNS = {"account": "string", "line": "int"}
+MAPPING = DOCUMENT | {"format": "csv", "columns": COLUMNS, "body": ["line"]}
 
 
 @pytest.fixture
-def mapped(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def mapped(jobs_here: None, tmp_path: Path) -> list[str]:
     """The words of a dry run over rows.csv by a mapping."""
-    monkeypatch.setattr(feed, "open_spark", lambda _master: nullcontext(spark))
     (tmp_path / "mapping.json").write_text(json.dumps(MAPPING))
-    return [
-        "--dry-run",
-        f"--source={tmp_path / 'rows.csv'}",
-        f"--mapping={tmp_path / 'mapping.json'}",
-        f"--summary={tmp_path / 'sum.json'}",
-        "--group=bank",
-    ]
+    files = {"source": "rows.csv", "mapping": "mapping.json", "summary": "sum.json"}
+    words = [f"--{name}={tmp_path / file}" for name, file in files.items()]
+    return ["--dry-run", *words, "--group=bank"]
 
 
-@pytest.mark.spark
 def test_an_empty_source_is_no_error_and_becomes_nothing(mapped: list[str], tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("account,line\n")
 
@@ -111,7 +96,6 @@ def test_an_empty_source_is_no_error_and_becomes_nothing(mapped: list[str], tmp_
     assert [told[name] for name in ("rows", "events", "sessions", "rejects")] == [0, 0, 0, {}]
 
 
-@pytest.mark.spark
 def test_rejects_go_to_a_url_once_and_replace_nothing_there(
     mapped: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +182,6 @@ def test_days_are_whole_and_above_zero(
     assert "--days: a whole number from 1" in capsys.readouterr().err
 
 
-@pytest.mark.spark
 def test_a_batch_that_comes_again_after_a_crash_may_write_its_rejects_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -212,7 +195,6 @@ def test_a_batch_that_comes_again_after_a_crash_may_write_its_rejects_again(
         write_rejects(rejected, folder, replace=False)
 
 
-@pytest.mark.spark
 def test_a_folder_with_other_things_in_it_is_not_replaced_by_rejects(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -12,18 +12,14 @@ from local.testing.patience import eventually
 from spark.feeding.numbering import number_facts
 from spark.job.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
 from spark.job.progress import ProgressListener, TaskProgress, send_progress
-from spark.schemas import FACTS
 from spark.send.datasource import EventWriter
-from tests.spark.facts import GROUP, fact
+from tests.spark.bookings import GROUP, fact, facts_of, settings
 from tests.spark.recording import RecordingDataSource
-from tests.spark.test_feed_by_a_manifest import settings
 
 SECONDS_MAX = 30.0
 
 
 class Terminal(io.StringIO):
-    """A stderr that is one."""
-
     def isatty(self) -> bool:
         return True
 
@@ -65,16 +61,14 @@ def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
     TaskProgress(None, "127.0.0.1:0/token").finish(3)
 
 
-@pytest.mark.spark
 def test_the_rows_of_a_write_are_received_while_it_is_shown(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, sink: Path
 ) -> None:
-    (tmp_path / "sent").mkdir()
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
-    events = number_facts(spark.createDataFrame(facts, FACTS), GROUP)
+    events = number_facts(facts_of(spark, facts), GROUP)
 
     with JobConsole("feed").show_progress("sending", 12) as display:
-        told = settings(tmp_path)
+        told = settings(sink)
         load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
         counts = load.send(events, 12)
 
@@ -88,13 +82,12 @@ def test_the_rows_of_a_write_are_received_while_it_is_shown(
     assert (counts.sent, reached.done, reached.total, reached.unit) == (12, 12, 12, "rows")
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("stderr", [Terminal(), io.StringIO()], ids=["terminal", "file"])
 def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO
 ) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
-    display = ProgressDisplay("feed", "sending", spark, 8, is_terminal=stderr.isatty())
+    display = ProgressDisplay(JobConsole("feed"), "sending", spark, 8)
 
     display.show(StepProgress(2, 8, "rows", 1))
     display.show(StepProgress(4, 8, "rows", 2))
@@ -110,7 +103,6 @@ def test_a_terminal_gets_a_bar_in_one_line_and_a_file_gets_lines(
         ]
 
 
-@pytest.mark.spark
 def test_a_quiet_console_writes_only_why_there_is_no_result(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

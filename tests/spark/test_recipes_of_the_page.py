@@ -2,20 +2,16 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.feeding import FeedConfig
-from spark.feeding import dataframe as feeding
-from spark.send.datasource import EventWriter
+from spark.feeding import FeedConfig, select_unfed
 from tests.docs.pages import page
-from tests.spark.recording import RecordingDataSource, recorded
-
-pytestmark = pytest.mark.spark
+from tests.spark.bookings import DOCUMENT, SCHEMA
+from tests.spark.recording import recorded
 
 PAGE = page("docs/spark.md").section("Feed a table of your own")
 STREAMS = PAGE.section("A stream, batch by batch")
@@ -35,16 +31,9 @@ def by_delta(what: str, line: int, amount: int, position: int) -> list[dict[str,
     """A change of a row in Delta's change feed, which also has what an update replaced."""
     kinds = {"insert": ["insert"], "delete": ["delete"]}
     rows = kinds.get(what, ["update_preimage", "update_postimage"])
-    return [
-        {
-            "account": "a",
-            "line": line,
-            "amount": -1 if kind == "update_preimage" else amount,
-            "_change_type": kind,
-            "_commit_version": position,
-        }
-        for kind in rows
-    ]
+    row = {"account": "a", "line": line, "amount": amount, "_commit_version": position}
+    replaced = {"update_preimage": {"amount": -1}}
+    return [row | {"_change_type": kind} | replaced.get(kind, {}) for kind in rows]
 
 
 def by_kafka(_what: str, line: int, amount: int, position: int) -> list[dict[str, Any]]:
@@ -85,13 +74,12 @@ WITHOUT = [(11, False), (20, False), (30, False)]
 def test_changes_become_events_once_and_the_newest_counts(
     spark: SparkSession,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    recorded_here: None,
     reader: str,
     schema: str,
     build: Callable[..., list[dict[str, Any]]],
     expected: list[tuple[int, bool]],
 ) -> None:
-    record(tmp_path, monkeypatch)
     names: dict[str, Any] = {}
     exec(READERS, names)
     incoming = tmp_path / "in"
@@ -121,49 +109,27 @@ def feed_stream(stream: DataFrame, folder: Path, checkpoint: str = "checkpoint")
 
 @pytest.mark.proof
 def test_of_a_table_behind_jdbc_only_what_is_new_is_read(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, recorded_here: None
 ) -> None:
-    record(tmp_path, monkeypatch)
     block = next(block for block in PYTHON if "spark.read.jdbc" in block)
-    url, login = (
-        "jdbc:derby:memory:bank;create=true",
-        {"driver": "org.apache.derby.jdbc.EmbeddedDriver"},
-    )
-    columns = {"account": "string", "line": "int", "amount": "int"}
-    mapping = MAPPING | {"columns": columns, "body": ["amount"], "watermark": "line"}
-    del mapping["version"]
+    url = "jdbc:derby:memory:bank;create=true"
+    login = {"driver": "org.apache.derby.jdbc.EmbeddedDriver"}
+    mapping = DOCUMENT | {"watermark": "line"}
     options = FeedConfig("bank", str(tmp_path / "fed"), rejects=str(tmp_path / "rejects"))
-    names: dict[str, Any] = {
-        "spark": spark,
-        "url": url,
-        "login": login,
-        "mapping": mapping,
-        "options": options,
-    }
+    names: dict[str, Any] = {"spark": spark, "url": url, "login": login}
+    names |= {"mapping": mapping, "options": options}
 
     read = []
     for lines in ([1, 2, 3], [4, 5]):
-        rows = spark.createDataFrame(
-            [("a", n, n * 10) for n in lines], "account string, line int, amount int"
-        )
+        rows = spark.createDataFrame([("a", n, n * 10) for n in lines], SCHEMA)
         rows.write.jdbc(url, "bookings", "append", login)
         exec(block, names)
         read.append(names["result"].rows.rows)
 
     assert read == [3, 3], "the highest line that was sent is read again"
     assert [amount for amount, _ in sent(tmp_path / "sent")] == [10, 20, 30, 40, 50]
-    chosen = feeding.select_unfed(names["bookings"], mapping, options)
+    chosen = select_unfed(names["bookings"], mapping, options)
     assert "PushedFilters: [*" in chosen._jdf.queryExecution().toString()
-
-
-def record(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is sent is written to a folder."""
-    (folder / "sent").mkdir()
-    told = {"LOCKSTEP_REGIONS": "east", "ServiceBus_east": "east", "Cosmos": str(folder / "sent")}
-    recording = partial(EventWriter, source=RecordingDataSource)
-    monkeypatch.setattr(feeding, "EventWriter", recording)
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
 
 
 def sent(sink: Path) -> list[tuple[int, bool]]:

@@ -3,14 +3,11 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.check.reconciliation import find_differences
 from spark.read.journal import ENTRIES
 from spark.schemas import EVENTS
-
-pytestmark = pytest.mark.spark
 
 type Cover = tuple[str, str, str, str, int]
 type Entry = tuple[str, str, list[Cover]]
@@ -48,7 +45,6 @@ def cover(number: int, **changes: object) -> Cover:
 
 
 def entry(position: int, *covers: Cover, status: str = "completed") -> Entry:
-    """An entry of a journal."""
     return (f"{position:012d}", status, list(covers))
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ from spark.feeding.manifest import Manifest
 from spark.feeding.numbering import number_facts
 from spark.read.journal import read_journal
 from spark.replay import read_findings, select_events, select_missing
-from spark.schemas import EVENTS, FACTS
-from tests.spark.facts import GROUP, fact
-from tests.spark.flights import assert_same_table
+from spark.schemas import EVENTS
+from tests.spark.bookings import DOCUMENT, GROUP, assert_same_table, fact, facts_of
 
 FACTS_FED = [fact(s, f"k{n}", f"{n:02}", n) for s in ("acc-1", "acc-2", "acc<3") for n in range(4)]
 
@@ -57,23 +55,14 @@ def test_an_export_of_an_older_release_is_refused_by_name(
 
 
 @pytest.fixture
-def fed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fed(spark: SparkSession, jobs_here: None, tmp_path: Path) -> Path:
     """A folder with a manifest of what was fed, and the empty source it came from."""
     manifest = Manifest(spark, str(tmp_path / "manifest"))
-    plan = number_facts(spark.createDataFrame(FACTS_FED, FACTS), GROUP)
+    plan = number_facts(facts_of(spark, FACTS_FED), GROUP)
     manifest.mark_sent(manifest.bind(1, plan, None))
-    for program in (reconcile, replay):
-        monkeypatch.setattr(program, "open_spark", lambda _master: nullcontext(spark))
     (tmp_path / "source.json").write_text("")
-    mapping = {
-        "format": "json",
-        "columns": {"account": "string", "amount": "int"},
-        "session": "account",
-        "key": ["amount"],
-        "order": ["amount"],
-        "body": ["amount"],
-        "type": "account.add",
-    }
+    mapping = DOCUMENT | {"columns": {"account": "string", "amount": "int"}}
+    mapping |= {"key": ["amount"], "order": ["amount"]}
     (tmp_path / "mapping.json").write_text(json.dumps(mapping))
     return tmp_path
 
@@ -94,7 +83,6 @@ def balance(
     return reconcile.main([*words, f"--page={folder / 'page.html'}"])
 
 
-@pytest.mark.spark
 def test_what_is_amiss_is_reported_by_session_and_only_that(
     spark: SparkSession, fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +121,6 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
 
 
 @pytest.mark.proof
-@pytest.mark.spark
 def test_if_source_and_journal_agree_the_exit_status_is_0(
     fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +133,6 @@ def test_if_source_and_journal_agree_the_exit_status_is_0(
 
 
 @pytest.mark.proof
-@pytest.mark.spark
 def test_only_what_was_fed_within_a_time_is_asked_for(
     spark: SparkSession,
     fed: Path,
@@ -154,10 +140,8 @@ def test_only_what_was_fed_within_a_time_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     later = Manifest(spark, str(fed / "manifest"))
-    facts = [fact("acc-1", f"k{n}", f"{n:02}", n) for n in (4, 5)]
-    numbered = number_facts(
-        spark.createDataFrame(facts, FACTS).withColumn("begin", F.lit(4)), GROUP, begin="begin"
-    )
+    facts = facts_of(spark, [fact("acc-1", f"k{n}", f"{n:02}", n) for n in (4, 5)])
+    numbered = number_facts(facts.withColumn("begin", F.lit(4)), GROUP, begin="begin")
     monkeypatch.setattr("spark.feeding.manifest.format_now", lambda: "2036-02-01T00:00:00+00:00")
     later.mark_sent(later.bind(2, numbered, None))
     # The older run's entries are compacted, but for one.
@@ -183,7 +167,6 @@ def test_only_what_was_fed_within_a_time_is_asked_for(
     assert [row for row in books if row["expected"] or row["effects"]] == []
 
 
-@pytest.mark.spark
 def test_a_time_of_feeding_needs_the_manifest(
     fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,7 +175,6 @@ def test_a_time_of_feeding_needs_the_manifest(
 
 
 @pytest.mark.proof
-@pytest.mark.spark
 def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
     fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,7 +198,6 @@ def test_what_a_source_says_twice_is_a_finding_and_other_rejects_are_only_told(
 
 
 @pytest.mark.proof
-@pytest.mark.spark
 def test_an_export_with_a_broken_line_is_refused_and_not_read_around(
     fed: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,7 +213,6 @@ def test_an_export_with_a_broken_line_is_refused_and_not_read_around(
     assert "Unexpected end-of-input" in said
 
 
-@pytest.mark.spark
 def test_a_choice_of_sessions_and_times_is_replayed_as_it_was(spark: SparkSession) -> None:
     rows = [
         (session, GROUP, n, "t", "{}", f"{session}-{n}", f"2026-01-0{n + 1}T00:00:00")
@@ -247,7 +227,6 @@ def test_a_choice_of_sessions_and_times_is_replayed_as_it_was(spark: SparkSessio
     assert_same_table(select_events(archive, None, None, None), archive)
 
 
-@pytest.mark.spark
 def test_a_replay_of_nothing_is_refused_and_a_dry_one_counts(
     fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

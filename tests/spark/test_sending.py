@@ -1,8 +1,10 @@
-"""One task's rows through a producer that only remembers: order, rate and failure."""
+"""One task's rows through a producer: order, rate and failure, and a copy of the task beside it."""
 
 import asyncio
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from pyspark.sql import Row
@@ -10,28 +12,26 @@ from pyspark.sql import Row
 from shared.domain.errors import (
     CallerError,
     InvalidMessage,
+    LockstepError,
     Misconfigured,
     OutcomeUnknown,
     Unavailable,
 )
-from shared.domain.message import Message, Number
+from shared.domain.message import Message, Number, derive_id
 from spark.send.rows import (
     SESSIONS_AT_ONCE,
     BrokenSequence,
     RateLimiter,
     SendCounts,
+    SendMessages,
     SendPolicy,
     SendRetry,
     build_message,
     get_number,
     send_rows,
 )
-
-UNLIMITED = RateLimiter()
-
-
-def ignore_counts(sent: int) -> None:
-    """Nobody listens."""
+from tests.crashes import rest
+from tests.world import REGIONS, World
 
 
 @dataclass(slots=True)
@@ -64,7 +64,6 @@ class Producer:
 
 
 def row(session: str, sequence: int, **changes: object) -> Row:
-    """An event row."""
     cells = {
         "session": session,
         "group": "flights",
@@ -78,9 +77,10 @@ def row(session: str, sequence: int, **changes: object) -> Row:
 
 
 async def send(
-    rows: Sequence[Row], producer: Producer, *, rows_max: int = 10, rate: RateLimiter = UNLIMITED
+    rows: Sequence[Row], producer: Producer | SendMessages, rows_max: int = 10, **policy: Any
 ) -> SendCounts:
-    return await send_rows(rows, producer.send, SendPolicy(rows_max, rate), ignore_counts)
+    send_messages = producer.send if isinstance(producer, Producer) else producer
+    return await send_rows(rows, send_messages, SendPolicy(rows_max, **policy), lambda _: None)
 
 
 async def test_a_row_becomes_the_message_it_stands_for() -> None:
@@ -152,7 +152,7 @@ async def test_where_gaps_are_allowed_each_run_of_numbers_is_one_operation_in_or
     producer = Producer()
     rows = [row("N14228", number) for number in (3, 4, 9, 11, 12)]
 
-    await send_rows(rows, producer.send, SendPolicy(10, gaps=True), ignore_counts)
+    await send(rows, producer, gaps=True)
 
     assert producer.of("N14228") == [3, 4, 9, 11, 12]
     assert producer.calls == 3
@@ -160,18 +160,13 @@ async def test_where_gaps_are_allowed_each_run_of_numbers_is_one_operation_in_or
 
 async def test_disorder_is_refused_even_where_gaps_are_allowed() -> None:
     with pytest.raises(BrokenSequence, match="5 to 4"):
-        await send_rows(
-            [row("N14228", 5), row("N14228", 4)],
-            Producer().send,
-            SendPolicy(10, gaps=True),
-            ignore_counts,
-        )
+        await send([row("N14228", 5), row("N14228", 4)], Producer(), gaps=True)
 
 
 async def test_a_write_s_owner_level_is_every_message_s() -> None:
     producer = Producer()
 
-    await send_rows([row("N14228", 0)], producer.send, SendPolicy(10, owner_level=3), ignore_counts)
+    await send([row("N14228", 0)], producer, owner_level=3)
 
     assert [get_number(message).level for message in producer.messages] == [3]
 
@@ -235,14 +230,13 @@ async def test_when_no_region_takes_a_session_the_task_fails_and_nothing_later_i
 
     rows = [row("N14228", 0), row("N24211", 0), row("N14228", 1), row("N14228", 2)]
     with pytest.raises(OutcomeUnknown, match="no region"):
-        await send_rows(rows, fails_for_n24211, SendPolicy(2), ignore_counts)
+        await send(rows, fails_for_n24211, rows_max=2)
 
     assert producer.of("N14228") in ([], [0])
 
 
 async def test_an_outage_shorter_than_the_retries_is_waited_for() -> None:
     clock, producer = Clock(), Producer()
-    retry = SendRetry(60.0, clock.read, clock.sleep)
 
     async def down_for_forty_seconds(messages: Sequence[Message]) -> SendCounts:
         if clock.now < 40:
@@ -250,39 +244,33 @@ async def test_an_outage_shorter_than_the_retries_is_waited_for() -> None:
         return await producer.send(messages)
 
     rows = [row("N14228", 0), row("N14228", 1)]
-    counts = await send_rows(
-        rows, down_for_forty_seconds, SendPolicy(1, retry=retry), ignore_counts
-    )
+    counts = await send(rows, down_for_forty_seconds, rows_max=1, retry=clock.retry)
 
     assert producer.of("N14228") == [0, 1]
     assert counts.sent == 2
     assert 40 <= clock.now < 46
 
 
-async def test_an_outage_longer_than_the_retries_fails_the_task() -> None:
+@pytest.mark.parametrize(
+    ("error", "earliest", "latest"),
+    [
+        (Unavailable("the journal is away"), 50, 60),
+        # A person has to change something first.
+        (Misconfigured("there is no queue 'inn'"), 0, 0),
+    ],
+)
+async def test_an_outage_longer_than_the_retries_fails_the_task_and_a_misspelling_at_once(
+    error: LockstepError, earliest: float, latest: float
+) -> None:
     clock = Clock()
-    retry = SendRetry(60.0, clock.read, clock.sleep)
 
     async def down(messages: Sequence[Message]) -> SendCounts:
-        raise Unavailable("the journal is away")
+        raise error
 
-    with pytest.raises(Unavailable):
-        await send_rows([row("N14228", 0)], down, SendPolicy(1, retry=retry), ignore_counts)
+    with pytest.raises(type(error), match=str(error)):
+        await send([row("N14228", 0)], down, retry=clock.retry)
 
-    assert 50 < clock.now <= 60
-
-
-async def test_what_a_person_has_to_change_fails_the_task_at_once() -> None:
-    clock = Clock()
-    retry = SendRetry(60.0, clock.read, clock.sleep)
-
-    async def misspelt(messages: Sequence[Message]) -> SendCounts:
-        raise Misconfigured("there is no queue 'inn'")
-
-    with pytest.raises(Misconfigured, match="'inn'"):
-        await send_rows([row("N14228", 0)], misspelt, SendPolicy(1, retry=retry), ignore_counts)
-
-    assert clock.now == 0
+    assert earliest <= clock.now <= latest
 
 
 async def test_the_rate_is_kept_in_small_even_bursts() -> None:
@@ -308,14 +296,87 @@ async def test_time_lost_in_a_stall_is_not_made_up_for() -> None:
     assert clock.now == pytest.approx(61.0)
 
 
-@dataclass(slots=True)
+@dataclass
 class Clock:
     """A clock that only sleeping moves."""
 
     now: float = 0.0
+
+    @property
+    def retry(self) -> SendRetry:
+        return SendRetry(60.0, self.read, self.sleep)
 
     def read(self) -> float:
         return self.now
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+ACCOUNTS = {f"acc-{n}": [10 * n + k for k in range(1, 6)] for n in range(3)}
+
+
+def account_rows() -> list[Row]:
+    """Every amount of every account, the accounts taking turns."""
+    return [
+        Row(
+            session=account,
+            group="bank",
+            sequence=number,
+            type="account.add",
+            body=f'{{"amount":{amounts[number]}}}',
+            id=derive_id("bank", account, str(number)),
+            time=None,
+        )
+        for number in range(5)
+        for account, amounts in ACCOUNTS.items()
+    ]
+
+
+async def attempt(world: World, chance: random.Random, dies_after: int | None) -> None:
+    """One attempt of the task, in a process of its own; it ends in the middle of a send."""
+    producer = world.producer()
+    left = dies_after
+
+    async def send_or_die(messages: Sequence[Message]) -> SendCounts:
+        nonlocal left
+        for _ in range(chance.randrange(4)):
+            await asyncio.sleep(0)
+        if left is not None:
+            left -= 1
+            if left < 0:
+                await producer.delivery.bus.send("east", "in", messages[:1])
+                raise ConnectionResetError("the executor was lost")
+        published = await producer.send(messages)
+        return SendCounts(published.sent, published.pending)
+
+    await send(account_rows(), send_or_die, rows_max=4)
+
+
+async def consumed(world: World, chance: random.Random) -> None:
+    """Both regions take what is in their queues, a session's messages in the queue's order."""
+    queues: dict[tuple[str, str], list[Message]] = {}
+    for region in REGIONS:
+        for message in world.bus.messages(region, "in"):
+            queues.setdefault((region, message.session), []).append(message)
+    while queues:
+        place = chance.choice(sorted(queues))
+        worker = world.east if place[0] == "east" else world.west
+        await worker.consumer.consume(queues[place].pop(0))
+        if not queues[place]:
+            del queues[place]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_effects_equal_the_source(seed: int) -> None:
+    chance = random.Random(seed)
+    world = World()
+
+    deaths = (chance.randrange(9), chance.randrange(9), None)
+    attempts = [attempt(world, chance, dies_after) for dies_after in deaths]
+    ends = await asyncio.gather(*attempts, return_exceptions=True)
+    await consumed(world, chance)
+    await rest(world)
+
+    assert [type(end) for end in ends] == [ConnectionResetError, ConnectionResetError, type(None)]
+    assert {account: world.amounts(account) for account in ACCOUNTS} == ACCOUNTS

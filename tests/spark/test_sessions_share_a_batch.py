@@ -1,9 +1,8 @@
 """Sends of several sessions on their way to one queue: what is shared, and what is not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -18,7 +17,7 @@ from shared.domain.errors import (
     OutcomeUnknown,
     Throttled,
 )
-from shared.domain.message import Message, Number
+from shared.domain.message import Message
 from shared.ports import Bus
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock
@@ -27,16 +26,11 @@ from spark.send.datasource import PATIENCE_SECONDS
 from spark.send.encoded_bus import EncodedBus
 from spark.send.gathering import BUSY_SECONDS_MAX, GATHERED_BYTES_MAX, PAUSE_SECONDS, GatheringBus
 from spark.send.rows import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
-from tests.cloud import running_cloud, settings_of
+from tests.cloud import settings_of
+from tests.spark.bookings import message
 
 EAST, WEST, QUEUE = "east", "west", "lockstep"
 SESSIONS = tuple(f"acc-{place}" for place in range(6))
-
-
-def message(session: str, sequence: int = 0, body: bytes = b'{"amount":1}') -> Message:
-    number = Number("bank", 0, sequence)
-    identity = f"{session}-{sequence}"
-    return Message(identity, session, "account.add", body, number, "2026-01-02T03:04:05+00:00")
 
 
 @dataclass
@@ -74,6 +68,11 @@ class Queue(MemoryBus):
     @property
     def sizes(self) -> list[int]:
         return [len(each) for each in self.sends]
+
+
+class Pauses(list[float]):
+    async def sleep(self, seconds: float) -> None:
+        self.append(seconds)
 
 
 async def send_all(bus: Bus, messages: Sequence[Message]) -> list[BaseException | None]:
@@ -149,9 +148,7 @@ async def test_when_one_message_is_too_large_only_its_own_send_fails() -> None:
     assert taken == set(SESSIONS) - {"acc-2"}
 
 
-async def test_when_the_answer_of_a_batch_is_lost_each_of_its_sends_has_an_unknown_outcome() -> (
-    None
-):
+async def test_when_the_answer_of_a_batch_is_lost_each_send_has_an_unknown_outcome() -> None:
     queue = Queue(failures=[OutcomeUnknown("no answer")])
     bus = GatheringBus(queue)
     answers = await send_all(bus, [message(each) for each in SESSIONS])
@@ -177,16 +174,10 @@ async def test_when_the_answer_is_lost_what_waits_behind_it_is_not_kept_for_as_l
         await first
 
 
-async def test_when_a_namespace_is_busy_it_gets_the_same_batch_again_and_then_all_more_slowly() -> (
-    None
-):
+async def test_when_a_namespace_is_busy_it_gets_the_same_batch_again_and_all_slowly() -> None:
     busy = [Throttled("busy"), Throttled("busy", 3.0)]
-    queue, pauses = Queue(failures=[*busy]), list[float]()
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    bus = GatheringBus(queue, sleep)
+    queue, pauses = Queue(failures=[*busy]), Pauses()
+    bus = GatheringBus(queue, pauses.sleep)
     assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
     assert queue.sizes == [6, 6, 6]
     assert pauses == [PAUSE_SECONDS, 3.0]
@@ -202,12 +193,8 @@ async def test_when_a_namespace_is_busy_it_gets_the_same_batch_again_and_then_al
 
 
 async def test_when_a_namespace_stays_busy_its_sends_fail_in_a_bounded_time() -> None:
-    queue, pauses = Queue(failures=[Throttled("busy")] * 50), list[float]()
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    bus = GatheringBus(queue, sleep)
+    queue, pauses = Queue(failures=[Throttled("busy")] * 50), Pauses()
+    bus = GatheringBus(queue, pauses.sleep)
     answers = await send_all(bus, [message(each) for each in SESSIONS])
     assert [type(answer) for answer in answers] == [Throttled] * 6
     assert sum(pauses) <= BUSY_SECONDS_MAX < PATIENCE_SECONDS
@@ -248,12 +235,6 @@ def test_large_sessions_are_fewer_at_the_same_time() -> None:
     assert limit_sessions(large) == SESSIONS_AT_ONCE_MIN
 
 
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
-        yield cloud
-
-
 @pytest.fixture
 async def bus(cloud: Cloud) -> AsyncIterator[ServiceBus]:
     adapters = Adapters.of(settings_of(cloud))
@@ -279,23 +260,11 @@ async def read_queue(cloud: Cloud, region: str) -> dict[str, list[tuple[object, 
 
 def describe(received: ServiceBusReceivedMessage) -> tuple[object, ...]:
     """Everything that a sender has said of a message."""
-    return (
-        b"".join(received.body),
-        received.body_type,
-        received.application_properties,
-        received.message_id,
-        received.session_id,
-        received.content_type,
-        received.partition_key,
-        received.time_to_live,
-        received.subject,
-        received.correlation_id,
-        received.reply_to,
-        received.to,
-        received.raw_amqp_message.header,
-        received.raw_amqp_message.properties,
-        received.raw_amqp_message.footer,
-    )
+    names = "body_type application_properties message_id session_id content_type partition_key "
+    names += "time_to_live subject correlation_id reply_to to"
+    raw = received.raw_amqp_message
+    own = (getattr(received, name) for name in names.split())
+    return (b"".join(received.body), *own, raw.header, raw.properties, raw.footer)
 
 
 @pytest.fixture

@@ -44,7 +44,6 @@ def divided(account: Cosmos) -> Iterator[ContainerProxy]:
 
 
 def settings(account: Cosmos) -> dict[str, str]:
-    """Where the journal is."""
     return {
         "Cosmos": account.connection_string,
         "LOCKSTEP_DATABASE": "lockstep",

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import fields
 
-import pytest
 from pyspark.sql import SparkSession
 
 from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX, STORED_BYTES_MAX
@@ -52,11 +51,9 @@ def test_every_field_of_a_mapping_is_on_the_page_and_the_example_is_one() -> Non
 
 
 def example() -> SourceMapping:
-    """The first mapping that the page shows."""
     return SourceMapping.parse(json.loads(PAGE.programs("json")[0]))
 
 
-@pytest.mark.spark
 def test_every_finding_every_reason_and_every_file_system_is_on_the_page(
     spark: SparkSession,
 ) -> None:
@@ -70,7 +67,6 @@ def test_every_finding_every_reason_and_every_file_system_is_on_the_page(
         assert f" {limit:,} " in PAGE.text
 
 
-@pytest.mark.spark
 def test_spark_knows_every_setting_of_its_own_that_the_page_names(spark: SparkSession) -> None:
     named = set(re.findall(r"`(spark\.sql\.[\w.]+)`", PAGE.text))
 

@@ -2,16 +2,12 @@
 
 import json
 
-import pytest
 from pyspark.sql import SparkSession
 
 from spark.feeding import ChangePolicy
 from spark.feeding.judging import ChangePolicies, plan_events, select_rejects
 from spark.schemas import PLAN, REJECTED_ROWS
-from tests.spark.facts import GROUP, NEVER_FED, Fact, bound, fact, stood
-from tests.spark.flights import assert_same_table
-
-pytestmark = pytest.mark.spark
+from tests.spark.bookings import GROUP, Fact, assert_same_table, bound, fact, stood
 
 FED = [
     bound(fact("a", "k1", "01", 5), 0),
@@ -38,7 +34,6 @@ NOW: dict[str, Fact] = {
 
 
 def rejected(name: str, why: str) -> tuple[str, str]:
-    """How a fact is refused."""
     session, key, _, kind, body, _, _ = NOW[name]
     row = {"session": session, "key": key, "type": kind, "body": body}
     return json.dumps(row, separators=(",", ":")), why
@@ -86,7 +81,7 @@ def test_what_the_policies_refuse_is_a_reject_with_its_reason(spark: SparkSessio
 def test_without_a_past_everything_is_numbered_from_zero(spark: SparkSession) -> None:
     facts = [fact("a", "k2", "02", 1), fact("a", "k10", "10", 2), fact("a", "k1", "01", 3)]
 
-    found = plan_events(stood(spark, facts, NEVER_FED), GROUP, ChangePolicies())
+    found = plan_events(stood(spark, facts, []), GROUP, ChangePolicies())
 
     expected = [bound(facts[2], 0), bound(facts[0], 1), bound(facts[1], 2)]
     assert_same_table(found, spark.createDataFrame(expected, PLAN))

@@ -62,7 +62,6 @@ def started(conf: SparkConf, folder: Path, running: ExitStack) -> str:
 
 
 def texts(*values: str) -> Any:
-    """An array of Java strings."""
     java: Any = SparkContext._jvm
     gateway: Any = SparkContext._gateway
     array = gateway.new_array(java.java.lang.String, len(values))
@@ -72,12 +71,10 @@ def texts(*values: str) -> Any:
 
 
 def some(value: int) -> Any:
-    """A Scala option with a value."""
     java: Any = SparkContext._jvm
     return java.scala.Option.apply(value)
 
 
 def none() -> Any:
-    """A Scala option without one."""
     java: Any = SparkContext._jvm
     return java.scala.Option.empty()

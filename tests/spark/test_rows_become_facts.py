@@ -1,4 +1,4 @@
-"""Rows of any table as facts, by a declared mapping: CSV, JSON and Parquet say the same."""
+"""Rows of any table as facts, by a declared mapping; of one key the newest counts."""
 
 import json
 from pathlib import Path
@@ -13,10 +13,10 @@ from spark.job.failures import JobRefused
 from spark.read.facts import map_rows
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, read_table
-from spark.schemas import FACTS
-from tests.spark.flights import assert_same_table
+from spark.schemas import BROKEN_LINE, FACTS
+from tests.spark.bookings import COLUMNS, DOCUMENT, assert_same_table
 
-DOCUMENT: dict[str, Any] = {
+BOOKED: dict[str, Any] = {
     "format": "csv",
     "columns": {
         "account": "string",
@@ -58,32 +58,26 @@ INSTANT = f"{2**63 + 1767323045000000:020}"
 FOUND = [
     (
         "acc-7",
-        '["2026-01-02 03:04:05","-2"]',
-        [INSTANT, "09223372036854775806"],
+        f'["2026-01-02 03:04:05","{line}"]',
+        [INSTANT, f"{2**63 + line:020}"],
         "account.add",
-        '{"amount":1.50,"text":"Zürich, first"}',
+        body,
         "2026-01-02T03:04:05",
         None,
-    ),
-    (
-        "acc-7",
-        '["2026-01-02 03:04:05","10"]',
-        [INSTANT, "09223372036854775818"],
-        "account.add",
-        '{"amount":7.00,"text":null}',
-        "2026-01-02T03:04:05",
-        None,
-    ),
+    )
+    for line, body in (
+        (-2, '{"amount":1.50,"text":"Zürich, first"}'),
+        (10, '{"amount":7.00,"text":null}'),
+    )
 ]
 
 
 def mapping(**changes: object) -> SourceMapping:
     """The mapping, but for some fields; None takes one away."""
-    document = {name: value for name, value in (DOCUMENT | changes).items() if value is not None}
+    document = {name: value for name, value in (BOOKED | changes).items() if value is not None}
     return SourceMapping.parse(document)
 
 
-@pytest.mark.spark
 def test_rows_become_facts_or_rejects_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "booked.csv"
     lines = "\n".join((HEADER, *GOOD, *BAD.values(), ESCAPED)) + "\n"
@@ -99,12 +93,11 @@ def test_rows_become_facts_or_rejects_with_a_reason(spark: SparkSession, tmp_pat
     assert json.loads(broken["row"])["broken_line"] == BAD["broken line"]
 
 
-@pytest.mark.spark
 def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path) -> None:
     csv = tmp_path / "booked.csv"
     csv.write_text("\n".join((HEADER, *GOOD)) + "\n")
     expected = spark.createDataFrame(FOUND, FACTS)
-    columns = [f"cast({name} as {kind}) {name}" for name, kind in DOCUMENT["columns"].items()]
+    columns = [f"cast({name} as {kind}) {name}" for name, kind in BOOKED["columns"].items()]
     typed = read_table(spark, str(csv), mapping()).selectExpr(*columns)
     typed.write.json(str(tmp_path / "json"))
     typed.write.parquet(str(tmp_path / "parquet"))
@@ -121,14 +114,13 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
     checked = map_rows(read_table(spark, str(tmp_path / "broken"), declared), declared).collect()
     assert {row["reason"] for row in checked} == {"undecodable text"}
 
-    other = mapping(format="parquet", columns=DOCUMENT["columns"] | {"amount": "int"})
+    other = mapping(format="parquet", columns=BOOKED["columns"] | {"amount": "int"})
     with pytest.raises(JobRefused, match=r"amount is decimal\(10,2\), not int"):
         read_table(spark, str(tmp_path / "parquet"), other)
     with pytest.raises(JobRefused, match="lacks the columns colour; it has booked, account"):
-        read_table(spark, str(csv), mapping(columns=DOCUMENT["columns"] | {"colour": "string"}))
+        read_table(spark, str(csv), mapping(columns=BOOKED["columns"] | {"colour": "string"}))
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "lateness", "found"),
     [
@@ -143,7 +135,7 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
     days = [("2026-01-07",), ("2026-01-08",), ("2026-01-09",), ("2026-01-10",), ("2026-01-11",)]
     table = spark.createDataFrame([*days, (None,)], "booked string")
     declared = mapping(
-        columns=DOCUMENT["columns"] | {"booked": kind}, watermark="booked", lateness=lateness
+        columns=BOOKED["columns"] | {"booked": kind}, watermark="booked", lateness=lateness
     )
 
     read = filter_since(table, declared, "2026-01-10")
@@ -168,6 +160,8 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
         ({"options": ["sep"]}, "options must be an object"),
         ({"session": 5}, "session must be text, not 5"),
         ({"body": ["text", "text"]}, "body names text more than once"),
+        ({"version": "age"}, "no type is declared for the columns age"),
+        ({"version": "amount"}, r"amount is decimal\(10,2\): that cannot be an order"),
         ({"columns": {"a.b": "string"}}, "cannot be mapped under the name 'a.b'"),
         ({"columns": {"broken_line": "string"}}, "under the name 'broken_line'"),
         ({"columns": {"account": "map<int,int>"}}, "'account' cannot have the type 'map<int,int>'"),
@@ -180,7 +174,6 @@ def test_a_mapping_that_cannot_be_used_is_refused(
         mapping(**changes)
 
 
-@pytest.mark.spark
 def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSession) -> None:
     names = ("row", "fact", "watermark", "reason", "session", "a column")
     table = spark.createDataFrame(
@@ -200,13 +193,9 @@ def test_columns_may_have_the_names_that_the_feed_uses_itself(spark: SparkSessio
         table.withColumn("broken_line", F.lit(None).cast("string")), declared
     ).collect()
 
+    key, body = '["rowrow","a columna column"]', '{"reason":"reasonreason","watermark":'
     assert [(row["session"], row["key"], row["body"], row["reason"]) for row in found] == [
-        (
-            "sessionsession",
-            '["rowrow","a columna column"]',
-            '{"reason":"reasonreason","watermark":"watermarkwatermark"}',
-            None,
-        )
+        ("sessionsession", key, body + '"watermarkwatermark"}', None)
     ]
 
 
@@ -216,3 +205,49 @@ def test_a_mapping_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(JobRefused, match="holds no JSON object"):
         SourceMapping.read(tmp_path / "list.json")
+
+
+VERSIONED = DOCUMENT | {"columns": COLUMNS | {"seen": "int", "rev": "int"}}
+type Cells = tuple[str | None, ...]
+
+
+def outcomes(spark: SparkSession, rows: list[Cells], **more: str) -> list[tuple[str, str | None]]:
+    """Each row's body with the reason of its rejection, sorted."""
+    columns = ", ".join(f"{name} string" for name in (*VERSIONED["columns"], BROKEN_LINE))
+    table = spark.createDataFrame([(*row, None) for row in rows], columns)
+    found = map_rows(table, SourceMapping.parse(VERSIONED | more)).collect()
+    return sorted(((row["body"], row["reason"]) for row in found), key=str)
+
+
+# The amounts neither rise nor fall with age, and 10 is after 9 only as a number.
+STATES: list[Cells] = [
+    ("a", "1", "50", "9", "1"),
+    ("a", "1", "70", "10", "3"),
+    ("a", "1", "40", "8", "2"),
+]
+
+
+def test_of_the_rows_with_one_key_the_newest_is_the_fact(spark: SparkSession) -> None:
+    for more in ({"watermark": "seen"}, {"version": "rev"}):
+        assert outcomes(spark, STATES, **more) == [
+            ('{"amount":40}', "repeated key"),
+            ('{"amount":50}', "repeated key"),
+            ('{"amount":70}', None),
+        ]
+
+
+def test_a_version_says_it_better_than_a_watermark(spark: SparkSession) -> None:
+    rows: list[Cells] = [("a", "1", "50", "9", "2"), ("a", "1", "40", "8", "3")]
+
+    found = outcomes(spark, rows, watermark="seen", version="rev")
+
+    assert found == [('{"amount":40}', None), ('{"amount":50}', "repeated key")]
+
+
+def test_a_rejected_row_does_not_take_the_place_of_a_good_one(spark: SparkSession) -> None:
+    # The rejected row is the newer one, and its body sorts first.
+    rows: list[Cells] = [("a", "1", "lots", "9", "2"), ("a", "1", "40", "8", "1")]
+
+    found = outcomes(spark, rows, watermark="seen")
+
+    assert found == [('{"amount":40}', None), ('{"amount":null}', "malformed amount")]

@@ -1,4 +1,4 @@
-"""SIGKILL strikes the driver of a feed at one point after another; the effects are the source's."""
+"""A driver is killed, or two attempts of a task send at once: the effects are the source's."""
 
 import json
 import os
@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from local.testing.patience import until, wait_for_end
+from local.testing.patience import run_patiently, until, wait_for_end
 from proof.testbed.cloud import app_settings
 from spark import feed, reconcile
 from spark.feeding import dataframe as feeding
 from spark.send.datasource import EventWriter
 from tests.e2e.stack import Stack, running_stack
+from tests.spark.conftest import QUICK
 from tests.spark.doomed_feed import Point
-from tests.spark.environment import QUICK
-from tests.spark.statuses import MAPPING, delayed, effects, expected, table, write
+from tests.spark.racing_feed import COPY_SENDS, COUNTS_FILE, FACTS_FILE, ZOMBIE_ENDED
+from tests.spark.statuses import MAPPING, TYPE, delayed, effects, expected, table, write
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.proof]
 
@@ -29,6 +30,9 @@ AIRCRAFT = 12
 YESTERDAY = table(AIRCRAFT, range(6))
 TODAY = delayed(table(AIRCRAFT, range(8)), places=(0, 30, 71))
 FEED_SECONDS_MAX = 240.0
+STATUSES = table(aircraft=12, lines=range(8))
+JOB_SECONDS_MAX = 400.0
+ROOT = Path(__file__).parents[2]
 DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "2"}
 
 
@@ -91,9 +95,28 @@ def killed(point: Point, words: Sequence[str], settings: Mapping[str, str]) -> b
 
 
 def is_gone(group: int) -> bool:
-    """Whether no process of a group is left."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
         return True
     return False
+
+
+def test_a_copy_that_sends_at_the_same_time_and_after_the_commit_adds_no_effect(
+    stack: Stack, tmp_path: Path
+) -> None:
+    facts = [
+        (s.aircraft, f"[{s.line}]", [f"{s.line:03}"], TYPE, s.said, None, None) for s in STATUSES
+    ]
+    (tmp_path / FACTS_FILE).write_text(json.dumps(facts))
+    settings = QUICK | (app_settings(stack.cloud) | DELAY) | {"PYTHONPATH": str(ROOT)}
+
+    command = [sys.executable, "-m", "tests.spark.racing_feed", str(tmp_path)]
+    job = run_patiently(command, seconds=JOB_SECONDS_MAX, env=os.environ | settings)
+
+    assert job.returncode == 0, job.stderr
+    assert (tmp_path / COPY_SENDS).exists(), "Spark copied the slow task"
+    assert int((tmp_path / ZOMBIE_ENDED).read_text()) > 0, "the slow attempt sent after the commit"
+    assert int((tmp_path / COUNTS_FILE).read_text()) == len(STATUSES)
+    until(lambda: stack.left_in_queues() == 0, seconds=90, what="draining")
+    assert effects(stack.entries()) == expected(STATUSES)
