@@ -60,8 +60,8 @@ def running_app(respond: Respond) -> Iterator[FakeApp]:
 
         do_POST = do_GET  # noqa: N815 - as BaseHTTPRequestHandler names it
 
-        def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
+        def log_message(self, *_: object) -> None:
+            pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

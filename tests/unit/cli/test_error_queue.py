@@ -9,18 +9,13 @@ from urllib.parse import parse_qsl, urlsplit
 import azure.functions as func
 import pytest
 
-from cli.__main__ import main
 from functions.http.error_queue import list_errors, repeat
 from shared.domain.wire import to_properties
+from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_app import Asked, FakeApp, running_app
 from tests.world import World, message
 
 AGAIN = ("send-again", "acc-7", "--who", "Ada", "--why", "mended")
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 @pytest.fixture
@@ -45,26 +40,21 @@ async def reject(world: World, session: str, n: int = 0) -> None:
     await world.east.rejecter.reject(session, to_properties(stray), stray.body, f"reason {n}")
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    status = main(words)
-    return status, *capsys.readouterr()
-
-
 def sent(world: World) -> list[bytes]:
     return [one.body for one in world.bus.messages("east", "in")]
 
 
 async def test_an_empty_queue_and_a_page_of_several_sessions_are_told(
-    world: World, app: FakeApp, capsys: pytest.CaptureFixture[str]
+    world: World, app: FakeApp, run: Run
 ) -> None:
-    assert run(capsys, "errors")[:2] == (0, "The error queue of east is empty.\n")
+    assert run("errors")[:2] == (0, "The error queue of east is empty.\n")
     for name in ("acc-7", "acc-8"):
         await reject(world, name)
     await world.east.consumer.consume(message(0, session="acc-9", kind="account.burn"))
 
-    status, out, _ = run(capsys, "errors")
-    _, first, more = run(capsys, "errors", "--limit", "1")
-    _, as_json, _ = run(capsys, "errors", "acc-8", "--json")
+    status, out, _ = run("errors")
+    _, first, more = run("errors", "--limit", "1")
+    _, as_json, _ = run("errors", "acc-8", "--json")
 
     rows = {line.split()[0]: line for line in out.splitlines()}
     assert (status, rows.keys() - {"session"}) == (0, {"acc-7", "acc-8", "acc-9"})
@@ -76,35 +66,33 @@ async def test_an_empty_queue_and_a_page_of_several_sessions_are_told(
 
 
 async def test_a_delivery_is_sent_once_and_another_decision_about_it_is_refused(
-    world: World, app: FakeApp, capsys: pytest.CaptureFixture[str]
+    world: World, app: FakeApp, run: Run
 ) -> None:
     await reject(world, "acc-7")
 
-    status, out, error = run(capsys, *AGAIN)
+    status, out, error = run(*AGAIN)
     assert (status, sent(world), "nothing was decided" in error) == (2, [], True)
     assert "reason 0" in out
     for _ in range(2):
-        assert run(capsys, *AGAIN, "--body", '{"amount": 5}', "--yes")[0] == 0
+        assert run(*AGAIN, "--body", '{"amount": 5}', "--yes")[0] == 0
     assert [json.loads(body) for body in sent(world)] == [{"amount": 5}]
-    status, _, error = run(capsys, *AGAIN, "--yes")
+    status, _, error = run(*AGAIN, "--yes")
 
     assert (status, len(sent(world))) == (1, 1)
     assert "NotRepeatable: " in error
     assert "(docs/reference.md#NotRepeatable)" in error
-    assert "sent again by Ada" in run(capsys, "errors")[1]
+    assert "sent again by Ada" in run("errors")[1]
 
 
-async def test_of_several_reports_one_has_to_be_named(
-    world: World, app: FakeApp, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_of_several_reports_one_has_to_be_named(world: World, app: FakeApp, run: Run) -> None:
     for n in range(2):
         await reject(world, "acc-7", n)
-    listed = json.loads(run(capsys, "errors", "acc-7", "--json")[1])["errors"]
+    listed = json.loads(run("errors", "acc-7", "--json")[1])["errors"]
 
-    status, _, error = run(capsys, *AGAIN, "--yes")
+    status, _, error = run(*AGAIN, "--yes")
     assert (status, "2 reports can be sent again: say which by --report" in error) == (2, True)
-    assert run(capsys, *AGAIN, "--report", listed[1]["report"], "--yes")[0] == 0
+    assert run(*AGAIN, "--report", listed[1]["report"], "--yes")[0] == 0
 
     assert sent(world) == [message(1, session="acc-7").body]
-    status, _, error = run(capsys, *AGAIN, "--report", "none", "--yes")
+    status, _, error = run(*AGAIN, "--report", "none", "--yes")
     assert (status, "can be sent again" in error) == (2, True)

@@ -65,12 +65,6 @@ def test_a_broken_handler_fails_its_own_tests(bank: Path, monkeypatch: pytest.Mo
     assert main(["test", str(bank), "--", "-q", "-p", "no:cacheprovider"]) == 1
 
 
-def test_the_function_app_of_an_own_folder_has_about_ten_lines(bank: Path) -> None:
-    lines = (bank / "function_app.py").read_text().splitlines()
-
-    assert len([line for line in lines if line]) <= 10
-
-
 def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
     bank: Path, tmp_path: Path
 ) -> None:
