@@ -8,30 +8,20 @@ import random
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
 from shared.domain.handler import Context, Handle, Handled, Handlers, Kind, NoState, Output
 from shared.testkit import Given, given
+from tests.world import Account, Amount
 
 log = logging.getLogger("suspects")
 
 COLOURS = {"red", "green", "blue", "amber", "cyan", "pink", "teal", "lime"}
 counter = itertools.count()
 remembered: list[int] = []
-
-
-class Amount(BaseModel):
-    """What an account is told."""
-
-    amount: int
-
-
-class Account(BaseModel):
-    """What an account remembers."""
-
-    amounts: list[int] = []
 
 
 class Note(BaseModel):
@@ -47,12 +37,6 @@ class Stamped(BaseModel):
     stamp: str = Field(default_factory=lambda: str(uuid.uuid4()))
 
 
-def telling(account: Account, body: Amount, text: str) -> Handled[Account]:
-    """A booked amount and a note."""
-    booked = Account(amounts=[*account.amounts, body.amount])
-    return Handled(booked, (Output("note", Note(text=text), "notes"),))
-
-
 def of(handle: Handle, kind: Kind = Kind.PURE) -> Handlers:
     """One handler of a kind."""
     handlers = Handlers()
@@ -65,48 +49,39 @@ def three() -> list[Given]:
     return [given("acc-7", "add", {"amount": n}) for n in (1, 2, 3)]
 
 
+def booked(account: Account, body: Amount) -> Account:
+    """The account after an amount."""
+    return Account(amounts=[*account.amounts, body.amount])
+
+
+def noting(account: Account, body: Amount, text: object) -> Handled[Account]:
+    """A booked amount and a note."""
+    return Handled(booked(account, body), (Output("note", Note(text=str(text)), "notes"),))
+
+
+def telling(find: Callable[[], object]) -> Handle:
+    """A handler that books an amount and notes what it finds."""
+    return lambda account, body, _: noting(account, body, find())
+
+
 def good(account: Account, body: Amount, context: Context) -> Handled[Account]:
     """Book, log, and tell what is stable for the message."""
     rate = context.captured("rate", time.time)
     log.warning("booking %s", body.amount)
     stable = f"{context.new_id()} {context.random.random()} {context.now} {rate >= 0}"
-    return telling(account, body, stable)
+    return noting(account, body, stable)
 
 
-def with_uuid(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Make an id up."""
-    return telling(account, body, str(uuid.uuid4()))
-
-
-def with_secret(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Draw a token."""
-    return telling(account, body, secrets.token_hex())
-
-
-def with_chance(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Throw dice."""
-    return telling(account, body, str(random.randint(1, 6)))
-
-
-def with_clock(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Look at the clock."""
-    return telling(account, body, str(datetime.datetime.now(datetime.UTC)))
-
-
-def with_hidden_id(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Use a model that makes its own id."""
-    return Handled(account, (Output("note", Stamped()),))
-
-
-def with_file(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Read a file."""
-    with open(__file__) as text:  # noqa: PTH123 - what a handler may do
-        return telling(account, body, text.readline())
-
-
-def with_hash(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Use Python's own hash."""
-    return telling(account, body, str(hash("text")))
+with_uuid = telling(uuid.uuid4)
+with_secret = telling(secrets.token_hex)
+with_chance = telling(lambda: random.randint(1, 6))
+with_clock = telling(lambda: datetime.datetime.now(datetime.UTC))
+with_hidden_id = telling(Stamped)
+with_file = telling(lambda: next(open(__file__)))  # noqa: PTH123, SIM115 - as a handler may
+with_hash = telling(lambda: hash("text"))
+counting = telling(lambda: next(counter))
+# It goes through a set in the set's own order.
+listers = of(telling(lambda: ",".join(COLOURS)))
 
 
 def changing_the_state(account: Account, body: Amount, _: Context) -> Account:
@@ -118,27 +93,14 @@ def changing_the_state(account: Account, body: Amount, _: Context) -> Account:
 def changing_the_body(account: Account, body: Amount, _: Context) -> Account:
     """Scribble on the message."""
     body.amount += 1
-    return Account(amounts=[*account.amounts, body.amount])
-
-
-def counting(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Count in a variable of the module."""
-    return telling(account, body, str(next(counter)))
+    return booked(account, body)
 
 
 def remembering(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Keep messages in a variable of the module; a copy at once is recognised."""
     if not remembered or remembered[-1] != body.amount:
         remembered.append(body.amount)
-    return telling(account, body, str(len(remembered)))
-
-
-def listing_a_set(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Go through a set in its own order."""
-    return telling(account, body, ",".join(COLOURS))
-
-
-listers = of(listing_a_set)
+    return noting(account, body, len(remembered))
 
 
 @dataclass
@@ -153,7 +115,7 @@ def effectful(outside: Outside) -> Handle:
 
     async def call(account: Account, body: Amount, _: Context) -> Handled[Account]:
         outside.told.append(body.amount)
-        return telling(account, body, f"told {body.amount}")
+        return noting(account, body, f"told {body.amount}")
 
     return call
 
@@ -161,12 +123,7 @@ def effectful(outside: Outside) -> Handle:
 async def waiting(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Wait for the outside, in real time."""
     await asyncio.sleep(0.02)
-    return telling(account, body, "waited")
-
-
-def effectful_counting(account: Account, body: Amount, _: Context) -> Handled[Account]:
-    """Answer by how often it was called."""
-    return telling(account, body, str(next(counter)))
+    return noting(account, body, "waited")
 
 
 class Forgetful:
@@ -177,9 +134,7 @@ class Forgetful:
 
     def __call__(self, account: Account, body: Amount, _: Context) -> Account:
         self.left -= 1
-        if self.left == 0:
-            return account
-        return Account(amounts=[*account.amounts, body.amount])
+        return account if self.left == 0 else booked(account, body)
 
 
 def failing(_: NoState, body: Amount, __: Context) -> NoState:

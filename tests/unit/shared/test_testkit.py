@@ -2,55 +2,32 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handle, Handled, Handlers, Kind, OnFault, Output
-from shared.testkit import Found, Report, exercise, given
+from shared.testkit import Found, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
 from shared.testkit.regions import TwoRegions
-from tests.unit.shared.suspects import (
-    Account,
-    Amount,
-    Forgetful,
-    Outside,
-    answering,
-    changing_the_body,
-    changing_the_state,
-    counting,
-    effectful,
-    effectful_counting,
-    failing,
-    good,
-    listers,
-    of,
-    remembered,
-    remembering,
-    three,
-    waiting,
-    with_chance,
-    with_clock,
-    with_file,
-    with_hash,
-    with_hidden_id,
-    with_secret,
-    with_uuid,
-)
+from tests.unit.shared import suspects
+from tests.unit.shared.suspects import good, of, three
+from tests.world import Account, Amount
 
 
 @pytest.mark.parametrize(
     ("handle", "culprit", "advice"),
     [
-        (with_uuid, "uuid.uuid4()", "context.new_id()"),
-        (with_chance, "random.randint()", "context.random"),
-        (with_secret, "secrets.token_bytes()", "context.random"),
-        (with_clock, "datetime.now()", "context.now"),
-        (with_hidden_id, "uuid.uuid4()", "context.new_id()"),
-        (with_file, "open()", "context.captured"),
-        (with_hash, "hash()", "hashlib"),
+        (suspects.with_uuid, "uuid.uuid4()", "context.new_id()"),
+        (suspects.with_chance, "random.randint()", "context.random"),
+        (suspects.with_secret, "secrets.token_bytes()", "context.random"),
+        (suspects.with_clock, "datetime.now()", "context.now"),
+        (suspects.with_hidden_id, "uuid.uuid4()", "context.new_id()"),
+        (suspects.with_file, "open()", "context.captured"),
+        (suspects.with_hash, "hash()", "hashlib"),
     ],
 )
 @pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
@@ -65,30 +42,28 @@ def test_what_differs_from_run_to_run_is_named_with_what_to_use_instead(
     assert advice in str(found.value)
 
 
+HERE_ALONE: dict[str, Any] = {"hash_seeds": ()}
+
+
 @pytest.mark.parametrize(
-    ("handle", "said"),
+    ("handlers", "options", "said"),
     [
-        (changing_the_state, "changes the state it was given, from {'amounts': []}"),
-        (changing_the_body, "changes the body it was given, from {'amount': 1}"),
-        (counting, "gives something else when it runs a second time"),
-        (remembering, "gives something else when it runs again after the others"),
+        (of(suspects.changing_the_state), HERE_ALONE, "changes the state it was given, from {'amo"),
+        (of(suspects.changing_the_body), HERE_ALONE, "changes the body it was given, from {'amou"),
+        (of(suspects.counting), HERE_ALONE, "gives something else when it runs a second time"),
+        (of(suspects.remembering), HERE_ALONE, "something else when it runs again after the other"),
+        (suspects.listers, {}, "gives other bytes in another process"),
     ],
 )
-def test_a_handler_that_changes_what_is_not_its_own_is_found_out(handle: Handle, said: str) -> None:
-    remembered.clear()
+def test_a_handler_that_rests_on_what_is_not_given_to_it_is_found_out(
+    handlers: Handlers, options: dict[str, Any], said: str
+) -> None:
+    suspects.remembered.clear()
 
     with pytest.raises(Found) as found:
-        exercise(of(handle), three(), hash_seeds=())
+        exercise(handlers, three(), **options)
 
     assert said in str(found.value)
-
-
-def test_a_handler_that_depends_on_the_order_of_a_set_is_found_out_in_another_process() -> None:
-    with pytest.raises(Found) as found:
-        exercise(listers, three())
-
-    assert "gives other bytes in another process" in str(found.value)
-    assert "sort what it goes through" in str(found.value)
 
 
 @pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
@@ -103,9 +78,9 @@ def test_a_good_handler_passes_hundreds_of_runs(kind: Kind) -> None:
 
 
 def test_an_effectful_handler_may_call_more_than_once_but_has_one_effect_in_the_journal() -> None:
-    outside = Outside([])
+    outside = suspects.Outside([])
 
-    report = exercise(of(effectful(outside), Kind.EFFECTFUL), three(), runs_max=100)
+    report = exercise(of(suspects.effectful(outside), Kind.EFFECTFUL), three(), runs_max=100)
 
     assert report.state("acc-7") == {"amounts": [1, 2, 3]}
     assert [note["text"] for note in report.outputs()] == ["told 1", "told 2", "told 3"]
@@ -114,7 +89,7 @@ def test_an_effectful_handler_may_call_more_than_once_but_has_one_effect_in_the_
 
 def test_the_disturbance_and_the_difference_are_named_where_outputs_differ() -> None:
     with pytest.raises(Found) as found:
-        exercise(of(effectful_counting, Kind.EFFECTFUL), three())
+        exercise(of(suspects.counting, Kind.EFFECTFUL), three())
 
     text = str(found.value)
     assert text.startswith("when only the other region takes them: in queue 'out' of region east,")
@@ -123,7 +98,7 @@ def test_the_disturbance_and_the_difference_are_named_where_outputs_differ() -> 
 
 
 def test_a_fault_is_named_with_the_call_the_way_and_the_message() -> None:
-    handlers = of(Forgetful(calls=180), Kind.EFFECTFUL)
+    handlers = of(suspects.Forgetful(calls=180), Kind.EFFECTFUL)
 
     with pytest.raises(Found) as found:
         exercise(handlers, three())
@@ -136,7 +111,7 @@ def test_a_fault_is_named_with_the_call_the_way_and_the_message() -> None:
 @pytest.mark.parametrize(("on_fault", "count"), [(OnFault.HALT, 1), (OnFault.SKIP, 3)])
 def test_faults_are_part_of_the_report(on_fault: OnFault, count: int) -> None:
     handlers = Handlers()
-    handlers.register("add", body=Amount, on_fault=on_fault)(failing)
+    handlers.register("add", body=Amount, on_fault=on_fault)(suspects.failing)
 
     with pytest.raises(Found, match="becomes a fault: ArithmeticError: cannot take 1; where that"):
         exercise(handlers, three())
@@ -159,7 +134,7 @@ def test_sessions_of_several_handlers_keep_apart() -> None:
 def test_answers_are_outputs_too() -> None:
     asked = given("acc-7", "add", {"amount": 1}, reply_to="answers")
 
-    report = exercise(of(answering), [asked], hash_seeds=())
+    report = exercise(of(suspects.answering), [asked], hash_seeds=())
 
     assert report.outputs("answer") == [{"text": "yes", "stamp": ""}]
 
@@ -174,8 +149,6 @@ def test_unnumbered_messages_keep_their_order_of_arrival_and_have_one_effect_eac
 
 
 class Total(BaseModel):
-    """What came in, and how often."""
-
     amount: int = 0
     times: int = 0
 
@@ -208,7 +181,7 @@ def test_outputs_are_followed_to_the_handlers_that_are_here(kind: Kind) -> None:
 def test_a_handler_that_is_reached_by_an_output_only_is_checked_as_well() -> None:
     handlers = forwarding(Kind.PURE)
     del handlers.by_type["count"]
-    handlers.register("count", state=Account, body=Amount)(with_uuid)
+    handlers.register("count", state=Account, body=Amount)(suspects.with_uuid)
 
     with pytest.raises(Found, match=r"message 1 of 'total' \(count\) calls uuid"):
         exercise(handlers, three())
@@ -234,13 +207,6 @@ def test_faults_are_chosen_evenly_where_there_are_too_many() -> None:
     assert places(50)[-1] in range(35, 40)
 
 
-def test_a_report_is_of_one_result() -> None:
-    report = exercise(of(good), three()[:1], hash_seeds=())
-
-    assert isinstance(report, Report)
-    assert [message.session for message in report.messages] == ["notes"]
-
-
 async def test_a_killed_worker_is_followed_by_one_that_remembers_nothing() -> None:
     regions = TwoRegions(of(good), FaultPlan({0: CallFault.KILLED_AFTER}))
     (first,) = as_sent(three()[:1])
@@ -253,7 +219,7 @@ async def test_a_killed_worker_is_followed_by_one_that_remembers_nothing() -> No
 
 
 async def test_a_handler_that_waits_outside_does_not_have_its_claim_renewed_without_end() -> None:
-    regions = TwoRegions(of(waiting, Kind.EFFECTFUL))
+    regions = TwoRegions(of(suspects.waiting, Kind.EFFECTFUL))
 
     await regions.settle("east", *as_sent(three()[:1]))
 

@@ -1,0 +1,83 @@
+"""What a worker remembers of sessions and failures is bounded, whatever their number."""
+
+import pytest
+
+from shared.domain.errors import Misconfigured, Unavailable
+from shared.domain.journal import Entry
+from shared.engine.worker import FAILURES_MAX, HEADS_BYTES_MAX, FailureLog, Recent
+from shared.testkit.memory_store import VirtualClock
+from tests.world import World, message
+
+STATE_BYTES = 100_000
+
+
+def test_what_was_learned_longest_ago_is_forgotten_first() -> None:
+    recent: Recent[str, int] = Recent(kept_max=2)
+    for learned, name in enumerate(("a", "b", "a", "c")):
+        recent[name] = learned
+
+    assert dict(recent) == {"a": 2, "c": 3}
+
+
+@pytest.mark.slow
+async def test_ten_thousand_large_states_are_not_kept(world: World) -> None:
+    east = world.east.worker
+    await world.east.consumer.consume(message(0))
+    small = await world.journal.head("acc-7")
+    assert small is not None
+    for number in range(10_000):
+        text = f"{number:0{STATE_BYTES}d}"
+        head = Entry(
+            f"acc-{number}", 0, small.status, small.identities, {"text": text}, None, small.attempt
+        )
+        east.remember_head(head.session, head, is_ours=True)
+
+    kept = [one.entry for one in east.heads.values()]
+    assert sum(len(str((head.state or {})["text"])) for head in kept) <= HEADS_BYTES_MAX
+    assert len(kept) > HEADS_BYTES_MAX / STATE_BYTES * 0.9
+    assert east.remembered_head("acc-9999") is not None
+    assert east.remembered_head("acc-0") is None
+    assert east.head_bytes == sum(one.size for one in east.heads.values())
+
+
+async def test_a_head_counts_by_the_size_of_its_state_until_it_is_forgotten(world: World) -> None:
+    await world.east.consumer.consume(message(0))
+    east = world.east.worker
+
+    own = east.own_head("acc-7")
+    counted = east.head_bytes
+    east.remember_head("acc-7", None)
+
+    assert own is not None
+    assert own.state_bytes
+    assert counted > 0 == east.head_bytes
+
+
+def test_the_same_failure_in_the_same_place_is_logged_once_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    failures = FailureLog(clock)
+
+    for second in range(121):
+        clock.seconds = float(second)
+        failures.add("sending outputs", "east", Misconfigured("the queue is disabled"))
+    failures.add("sending outputs", "west", Unavailable("busy"))
+    failures.add("recording an acknowledgement", "east", Unavailable("busy"))
+
+    first = "sending outputs: east: Misconfigured: the queue is disabled"
+    again = f"{first} (59 more since the last warning)"
+    assert caplog.messages == [
+        *(first, again, again),
+        "sending outputs: west: Unavailable: busy",
+        "recording an acknowledgement: east: Unavailable: busy",
+    ]
+
+
+def test_failures_of_few_places_are_remembered() -> None:
+    failures = FailureLog(VirtualClock())
+
+    for place in range(3 * FAILURES_MAX):
+        failures.add("sending", str(place), Unavailable("busy"))
+
+    assert len(failures.logged) <= FAILURES_MAX
