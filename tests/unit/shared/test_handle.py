@@ -1,6 +1,9 @@
-"""What a handler is given and what is kept of its result: no state of its own leaks in or out."""
+"""Handlers are found by type and run purely: no state leaks, and the bytes are always the same."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -9,12 +12,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field
 
-from shared.domain.errors import NotStorable
+from shared.domain.errors import InvalidBody, NotStorable, UnknownType
 from shared.domain.handler import (
     Context,
     Handled,
     Handler,
     HandlerInput,
+    HandlerResult,
+    Handlers,
     Kind,
     NoState,
     Output,
@@ -22,7 +27,7 @@ from shared.domain.handler import (
 )
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
-from tests.world import Account, Amount, World, message
+from tests.world import Account, Amount, World, handlers, message
 
 
 class Loose(BaseModel):
@@ -49,9 +54,73 @@ class Measured(BaseModel):
     value: float = 0.0
 
 
-def handler(handle: Callable[..., Any], state: type[BaseModel] = Account, **more: Any) -> Handler:
+def handler(handle: Callable[..., Any], state: type[BaseModel] = Account) -> Handler:
     """A handler of amounts."""
-    return Handler("account.add", StateModel(state), Amount, handle, **more)
+    return Handler("account.add", StateModel(state), Amount, handle)
+
+
+def run(handle: Callable[..., Any], *given: Any, state: type[BaseModel] = Account) -> HandlerResult:
+    """What comes of a message, for a handler that is given this state."""
+    return run_pure(handler(handle, state), HandlerInput(*given), message(0))
+
+
+def test_an_unknown_type_is_refused_and_the_known_ones_are_named() -> None:
+    with pytest.raises(UnknownType, match=r"account\.add"):
+        handlers.of("account.melt")
+
+
+def test_two_handlers_for_a_type_are_refused() -> None:
+    others = Handlers()
+    others.register("account.add", state=Account, body=Amount)(lambda account, _, __: account)
+
+    with pytest.raises(ValueError, match="two handlers"):
+        Handlers.joined([handlers, others])
+
+
+@pytest.mark.parametrize("body", [b"not json", b'{"amount":"x"}', b"[]"])
+def test_a_body_that_is_not_the_model_is_refused(body: bytes) -> None:
+    broken = Message("m", "acc-7", "account.add", body, Number("bank", 0, 0))
+
+    with pytest.raises(InvalidBody, match="message 'm'"):
+        run_pure(handlers.of("account.add"), HandlerInput(), broken)
+
+
+def test_running_again_in_another_process_gives_the_same_bytes() -> None:
+    program = (
+        "from tests.world import handlers, message\n"
+        "from shared.domain.handler import HandlerInput\n"
+        "from shared.engine.handle.handle import run_pure\n"
+        "print(run_pure(handlers.of('account.bill'), HandlerInput(), message(0)))"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    here = run_pure(handlers.of("account.bill"), HandlerInput(), message(0))
+    assert runs == {f"{here}\n"}
+
+
+def test_the_context_repeats_itself_for_the_same_message_only() -> None:
+    one, again, other = Context(message(0)), Context(message(0)), Context(message(1))
+
+    assert [one.new_id(), one.new_id()] == [again.new_id(), again.new_id()]
+    assert one.random.random() == again.random.random() != other.random.random()
+    assert one.new_id() != other.new_id()
+
+
+def test_now_is_the_senders_time_and_missing_without_one() -> None:
+    timed = Message("m", "s", "t", b"{}", time="2013-01-01T05:17:00")
+
+    assert Context(timed).now.hour == 5
+    with pytest.raises(InvalidBody, match="no time"):
+        _ = Context(message(0)).now
 
 
 def test_a_handler_cannot_change_the_remembered_state_behind_the_journals_back() -> None:
@@ -62,7 +131,7 @@ def test_a_handler_cannot_change_the_remembered_state_behind_the_journals_back()
         raise ArithmeticError("after it was changed")
 
     with pytest.raises(ArithmeticError):
-        run_pure(handler(grow, Loose), HandlerInput(remembered), message(0))
+        run(grow, remembered, state=Loose)
 
     assert remembered == {"anything": {"list": [1]}}
 
@@ -74,38 +143,34 @@ def test_a_state_comes_back_as_it_was_whatever_its_names() -> None:
         seen.append(state)
         return Named(bookTitle="Journals", seen=datetime(2014, 1, 1, tzinfo=UTC))
 
-    first = run_pure(handler(read, Named), HandlerInput(), message(0))
-    run_pure(handler(read, Named), HandlerInput(first.state), message(1))
+    first = run(read, state=Named)
+    run(read, first.state, state=Named)
 
+    assert seen[0] == Named()
     assert seen[1] == Named(bookTitle="Journals", seen=datetime(2014, 1, 1, tzinfo=UTC))
     assert first.state["bookTitle"] == "Journals"
 
 
-def test_an_output_has_the_names_that_its_reader_expects() -> None:
-    def tell(state: Account, _: Amount, __: Context) -> Handled[Account]:
-        return Handled(state, (Output("book", Named(bookTitle="Journals")),))
+def test_a_handler_that_keeps_no_state_leaves_its_sessions_alone() -> None:
+    kept = run(lambda state, _, __: state, {"amounts": [1]}, state=NoState)
 
-    (parcel,) = run_pure(handler(tell), HandlerInput(), message(0)).batches
+    assert kept.state == {"amounts": [1]}
+
+
+def test_an_output_has_the_names_that_its_reader_expects() -> None:
+    book = Output("book", Named(bookTitle="Journals"))
+
+    (parcel,) = run(lambda state, _, __: Handled(state, (book,))).batches
 
     assert Named.model_validate_json(parcel.messages[0].body).book_title == "Journals"
 
 
-def test_a_handler_that_keeps_no_state_leaves_its_sessions_alone() -> None:
-    def note(state: NoState, _: Amount, __: Context) -> NoState:
-        return state
-
-    assert run_pure(handler(note, NoState), HandlerInput({"amounts": [1]}), message(0)).state == {
-        "amounts": [1]
-    }
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_an_output_with_a_number_that_json_does_not_have_is_refused(value: float) -> None:
-    def measure(_: Measured, __: Amount, ___: Context) -> Handled[Measured]:
-        return Handled(Measured(), (Output("measured", Measured(value=value)),))
+    measured = Output("measured", Measured(value=value))
 
     with pytest.raises((ValueError, NotStorable), match="JSON"):
-        run_pure(handler(measure, Measured), HandlerInput(), message(0))
+        run(lambda state, _, __: Handled(state, (measured,)))
 
 
 def test_what_was_captured_is_the_same_in_the_first_run_and_in_every_later_one() -> None:
@@ -115,10 +180,8 @@ def test_what_was_captured_is_the_same_in_the_first_run_and_in_every_later_one()
         seen.append(context.captured("prices", lambda: {1: (2, 3)}))
         return state
 
-    first = run_pure(handler(look), HandlerInput(), message(0))
-    run_pure(
-        handler(look), HandlerInput(captured=json.loads(json.dumps(first.captured))), message(0)
-    )
+    stored = json.loads(json.dumps(run(look).captured))
+    run_pure(handler(look), HandlerInput(captured=stored), message(0))
 
     assert seen == [{"1": [2, 3]}] * 2
 
@@ -129,61 +192,65 @@ def test_what_was_captured_and_is_no_json_is_refused() -> None:
         return state
 
     with pytest.raises(TypeError, match="not JSON serializable"):
-        run_pure(handler(look), HandlerInput(), message(0))
+        run(look)
 
 
 class Calling:
     """A handler that is an object."""
 
     async def __call__(self, account: Account, body: Amount, _: Context) -> Account:
-        """Book an amount."""
-        return Account(amounts=[*account.amounts, body.amount])
+        return plainly(account, body, _)
 
 
 def plainly(account: Account, body: Amount, _: Context) -> Account:
-    """Book an amount in a thread of its own."""
     return Account(amounts=[*account.amounts, body.amount])
 
 
 async def promptly(account: Account, body: Amount, _: Context) -> Account:
-    """Book an amount."""
     return plainly(account, body, _)
 
 
 @pytest.mark.parametrize(
-    "handle", [plainly, promptly, Calling(), partial(promptly), partial(plainly)]
+    "handle",
+    [
+        plainly,
+        promptly,
+        Calling(),
+        partial(promptly),
+        partial(plainly),
+        lambda *_: Account(amounts=[1]),
+    ],
 )
 async def test_any_form_of_handler_may_call_the_outside(handle: Callable[..., Any]) -> None:
-    effectful = handler(handle, kind=Kind.EFFECTFUL)
-    whole = await World().east.consumer.runner.run_once(effectful, HandlerInput(), message(0))
+    own = Handlers()
+    own.register("account.pay", state=Account, body=Amount, kind=Kind.EFFECTFUL)(handle)
+    runner = World().east.consumer.runner
+
+    whole = await runner.run_once(own.of("account.pay"), HandlerInput(), message(0))
 
     assert whole.state == {"amounts": [1]}
 
 
-def test_an_unordered_output_has_no_number_and_takes_none() -> None:
+def test_outputs_continue_the_sessions_own_numbering_and_an_unordered_one_takes_no_number() -> None:
     def tell(state: Account, body: Amount, _: Context) -> Handled[Account]:
         loose = Output("told", body, ordered=False)
         return Handled(state, (Output("told", body), loose, Output("told", body)))
 
-    (parcel,) = run_pure(handler(tell), HandlerInput(), message(0)).batches
+    result = run(tell, {"amounts": [5]}, {"": {"acc-7": 3}})
 
+    (parcel,) = result.batches
     group = "session:acc-7"
-    assert [m.number for m in parcel.messages] == [Number(group, 0, 0), None, Number(group, 0, 1)]
+    assert [m.number for m in parcel.messages] == [Number(group, 0, 3), None, Number(group, 0, 4)]
     assert len({m.id for m in parcel.messages}) == 3
+    assert result.produced == {"": {"acc-7": 5}}
 
 
 def test_ids_of_outputs_do_not_collide_over_sessions_and_messages() -> None:
-    def tell(state: Account, body: Amount, _: Context) -> Handled[Account]:
-        return Handled(state, tuple(Output("told", body) for _ in range(12)))
+    twelve = handler(lambda state, body, _: Handled(state, (Output("told", body),) * 12))
 
     pairs = [("a_b", "c"), ("a", "b_c"), ("a", "b"), ("a1", "b"), ("a", "1b")]
-    ids = [
-        output.id
-        for session, name in pairs
-        for parcel in run_pure(
-            handler(tell), HandlerInput(), Message(name, session, "account.add", b'{"amount":1}')
-        ).batches
-        for output in parcel.messages
-    ]
+    messages = [Message(name, session, "t", b'{"amount":1}') for session, name in pairs]
+    results = [run_pure(twelve, HandlerInput(), one) for one in messages]
 
+    ids = [output.id for one in results for parcel in one.batches for output in parcel.messages]
     assert len(set(ids)) == len(ids) == 60

@@ -156,6 +156,8 @@ def test_only_an_end_that_needs_a_person_is_told_outside(state: SagaState) -> No
 def test_kinds_are_told_from_what_else_a_saga_takes() -> None:
     assert kinds_of(kinds.handlers) == {"trip.book"}
     assert kinds_of(Handlers()) == frozenset()
+    both = Handlers.joined([SagaKinds().handlers, SagaKinds().handlers])
+    assert sorted(both.by_type) == ["saga.end", EVENT_TYPE]
     with pytest.raises(ValueError, match="two handlers"):
         kinds.register(EVENT_TYPE, body=Trip)(book)
 

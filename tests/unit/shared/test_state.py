@@ -23,34 +23,26 @@ from shared.domain.handler import (
     NoState,
     StateModel,
 )
-from shared.domain.journal import ModelVersion
+from shared.domain.journal import Json, ModelVersion
 from shared.domain.saga.record import SagaKinds
 from shared.engine.handle.handle import run_pure
 from tests.world import Amount, World, message
 
 
 class Account(BaseModel):
-    """Some money."""
-
     balance: int = 0
     owner: str | None = None
 
 
 class Special(Account):
-    """An account that holds more."""
-
     limit: int = 0
 
 
 class Shelf(BaseModel):
-    """What is in a place."""
-
     left: int = 0
 
 
 class Colour(StrEnum):
-    """A few words."""
-
     RED = "red"
     BLUE = "blue"
 
@@ -87,8 +79,6 @@ class Loose(BaseModel):
 
 
 class Wide(BaseModel):
-    """A state that keeps whatever comes."""
-
     model_config = ConfigDict(extra="allow")
 
 
@@ -98,18 +88,34 @@ def returning(returned: Any, state: type[BaseModel] = Account) -> HandlerResult:
     return run_pure(handler, HandlerInput(), message(0, kind="deposit"))
 
 
-def read_again(result: HandlerResult, state: type[BaseModel]) -> BaseModel:
-    """The state as the next handler finds it, after the store had it."""
+def reading(
+    stored: Json,
+    model: ModelVersion | None,
+    declared: StateModel = StateModel(Account),  # noqa: B008 - it is frozen
+) -> Any:
+    """The state that a handler finds."""
     found: list[BaseModel] = []
 
     def look(before: BaseModel, _: Amount, __: Context) -> BaseModel:
         found.append(before)
-        return before
+        return declared.model()
 
-    stored = json.loads(json.dumps(result.state))
-    handler = Handler("look", StateModel(state), Amount, look)
-    run_pure(handler, HandlerInput(stored, model=result.model), message(1, kind="look"))
+    handler = Handler("look", declared, Amount, look)
+    run_pure(handler, HandlerInput(stored, model=model), message(0, kind="look"))
     return found[0]
+
+
+def read_again(result: HandlerResult, state: type[BaseModel]) -> BaseModel:
+    """The state as the next handler finds it, after the store had it."""
+    found: BaseModel = reading(
+        json.loads(json.dumps(result.state)), result.model, StateModel(state)
+    )
+    return found
+
+
+def changed(**fields: Any) -> Account:
+    """An account whose fields nobody checked."""
+    return Account().model_copy(update=fields)
 
 
 @pytest.mark.parametrize(
@@ -121,26 +127,23 @@ def read_again(result: HandlerResult, state: type[BaseModel]) -> BaseModel:
         (Shelf(left=1), "returned a Shelf, not Account or Handled"),
         (Special(limit=1), "returned a Special, not Account or Handled"),
         (NoState(), "returned a NoState, not Account or Handled"),
-        (Account().model_copy(update={"balance": "5"}), "with 'balance' as JSON does not keep"),
-        (
-            Account().model_copy(update={"balance": "five"}),
-            "no valid Account as JSON: balance: Input",
-        ),
-        (
-            Account().model_copy(update={"balance": float("nan")}),
-            "no valid Account as JSON: balance",
-        ),
-        (Account().model_copy(update={"balance": object()}), "returned no valid Account"),
-        (Account().model_copy(update={"balence": 5}), "with 'balence' as JSON does not keep it"),
-        (Account.model_construct(), None),
+        (changed(balance="5"), "with 'balance' as JSON does not keep"),
+        (changed(balance="five"), "no valid Account as JSON: balance: Input"),
+        (changed(balance=float("nan")), "no valid Account as JSON: balance"),
+        (changed(balance=object()), "returned no valid Account"),
+        (changed(balence=5), "with 'balence' as JSON does not keep it"),
     ],
 )
-def test_what_is_no_valid_state_is_refused_by_name(returned: Any, said: str | None) -> None:
-    if said is None:
-        assert returning(returned).state == {"balance": 0, "owner": None}
-        return
+def test_what_is_no_valid_state_is_refused_by_name(returned: Any, said: str) -> None:
     with pytest.raises(InvalidState, match=f"the handler of 'deposit' .*{said}"):
         returning(returned)
+
+
+def test_a_state_is_kept_with_its_defaults_and_the_version_of_its_model() -> None:
+    kept = returning(Account.model_construct())
+
+    assert kept.state == {"balance": 0, "owner": None}
+    assert kept.model == ModelVersion("Account", 1)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +192,6 @@ def test_a_set_may_be_stored_in_any_order_and_a_whole_number_as_one() -> None:
         assert read_again(kept, Rich) == Rich(names=frozenset("abc"), rate=2.0)
 
 
-def test_an_entry_is_told_which_model_and_version_its_state_is_of() -> None:
-    assert returning(Account(balance=1)).model == ModelVersion("Account", 1)
-
-
 async def test_what_called_the_outside_is_not_called_again_for_a_wrong_result() -> None:
     called: list[int] = []
 
@@ -210,23 +209,6 @@ async def test_what_called_the_outside_is_not_called_again_for_a_wrong_result() 
 
 
 FIRST = ModelVersion("Account", 1)
-
-
-def reading(
-    stored: dict[str, Any],
-    model: ModelVersion | None,
-    declared: StateModel = StateModel(Account),  # noqa: B008 - it is frozen
-) -> Any:
-    """The state that a handler finds."""
-    found: list[BaseModel] = []
-
-    def look(before: BaseModel, _: Amount, __: Context) -> BaseModel:
-        found.append(before)
-        return declared.model()
-
-    handler = Handler("look", declared, Amount, look)
-    run_pure(handler, HandlerInput(stored, model=model), message(0, kind="look"))
-    return found[0]
 
 
 @pytest.mark.parametrize("model", [FIRST, None])
@@ -248,13 +230,16 @@ def test_a_stored_state_is_read_strictly(
         reading(stored, model)
 
 
-def test_another_model_and_a_newer_version_are_not_read() -> None:
-    whole = {"balance": 1, "owner": None}
-
-    with pytest.raises(UnreadableState, match="of the model 'Shelf', and the handler wants 'Acc"):
-        reading(whole, ModelVersion("Shelf", 1))
-    with pytest.raises(UnreadableState, match="of version 2 of 'Account', and this app knows ver"):
-        reading(whole, ModelVersion("Account", 2))
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (ModelVersion("Shelf", 1), "of the model 'Shelf', and the handler wants 'Acc"),
+        (ModelVersion("Account", 2), "of version 2 of 'Account', and this app knows ver"),
+    ],
+)
+def test_another_model_and_a_newer_version_are_not_read(model: ModelVersion, said: str) -> None:
+    with pytest.raises(UnreadableState, match=said):
+        reading({"balance": 1, "owner": None}, model)
 
 
 def from_cents(old: dict[str, Any], version: int) -> Account:
@@ -296,33 +281,24 @@ def test_a_renamed_class_keeps_its_name_in_the_journal() -> None:
 
 
 class Required(BaseModel):
-    """A state that cannot begin."""
-
     owner: str
     balance: int
 
 
 class Amounts(RootModel[list[int]]):
-    """A list by another name."""
-
     root: list[int] = []
 
 
 class Waiting:
-    """A handler that is an object."""
-
     async def __call__(self, account: Account, _: Amount, __: Context) -> Account:
-        """Wait."""
         return account
 
 
 async def promptly(account: Account, _: Amount, __: Context) -> Account:
-    """Do nothing, in a coroutine."""
     return account
 
 
 def kept(account: Account, _: Amount, __: Context) -> Account:
-    """Do nothing."""
     return account
 
 
@@ -354,11 +330,6 @@ def test_what_can_never_work_is_refused_when_it_is_registered(
         Handlers().register("x", **whole)(handle)
 
 
-@pytest.mark.parametrize("handle", [promptly, Waiting(), kept, lambda *_: None])
-def test_what_may_be_async_may_also_not_be(handle: Callable[..., Any]) -> None:
-    Handlers().register("x", state=Account, body=Amount, kind=Kind.EFFECTFUL)(handle)
-
-
 @pytest.mark.parametrize(("version", "upgrade"), [(0, None), (2, None), (-1, from_cents)])
 def test_a_version_begins_at_one_and_a_later_one_needs_an_upgrade(
     version: int, upgrade: Callable[..., Any] | None
@@ -380,9 +351,3 @@ def test_one_model_is_declared_in_one_version() -> None:
 def test_a_plan_maker_takes_an_order_and_a_context() -> None:
     with pytest.raises(ValueError, match="the handler of 'trip' is called with body, context"):
         SagaKinds().register("trip", body=Amount)(lambda _: None)  # type: ignore[type-var]
-
-
-def test_two_modules_with_kinds_of_sagas_live_side_by_side() -> None:
-    both = Handlers.joined([SagaKinds().handlers, SagaKinds().handlers])
-
-    assert sorted(both.by_type) == ["saga.end", "saga.event"]
