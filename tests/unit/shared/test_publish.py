@@ -15,12 +15,32 @@ from shared.storage.limits import OPERATION_MESSAGES_MAX
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
-from tests.world import DELAY_SECONDS, World, message
+from tests.world import DELAY_SECONDS, REGIONS, World, message
+
+OPTIONS = ProducerOptions("bank")
+HUGE = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
 
 
-@pytest.fixture
-def world() -> World:
-    return World()
+def drafts(*names: object) -> list[Draft]:
+    return [Draft(str(name), "account.add", b"{}") for name in names]
+
+
+def arrived(world: World, region: str) -> list[int]:
+    return [m.number.sequence for m in world.bus.messages(region, "in") if m.number]
+
+
+def narrow(world: World) -> World:
+    """Let the queues take less than usual."""
+    world.bus.largest.update({(region, "in"): 500 for region in REGIONS})
+    return world
+
+
+async def counted(world: World, producer: Producer, name: str) -> dict[str, int]:
+    """The calls that one publish makes."""
+    world.journal.fault_plan.calls.clear()
+    world.bus.fault_plan.calls.clear()
+    await producer.publish("acc-7", drafts(name), OPTIONS)
+    return {**world.journal.fault_plan.calls, **world.bus.fault_plan.calls}
 
 
 async def test_the_preferred_region_sees_a_message_first(world: World) -> None:
@@ -74,24 +94,20 @@ def slow_world(world: World) -> World:
     return world
 
 
-def arrived(world: World, region: str) -> list[int]:
-    return [m.number.sequence for m in world.bus.messages(region, "in") if m.number]
-
-
-async def test_one_publish_at_a_time_reaches_a_session(slow_world: World) -> None:
-    producer = slow_world.producer()
-    drafts = [Draft(f"d-{n}", "account.add", b'{"amount":1}') for n in range(3)]
-    options = ProducerOptions("bank")
-
-    await asyncio.gather(*(producer.publish("acc-7", [draft], options) for draft in drafts))
-
-    assert arrived(slow_world, "east") == arrived(slow_world, "west") == [0, 1, 2]
-
-
-async def test_one_send_at_a_time_reaches_a_session(slow_world: World) -> None:
+@pytest.mark.parametrize("is_numbered", [True, False])
+async def test_one_operation_at_a_time_reaches_a_session(
+    slow_world: World, *, is_numbered: bool
+) -> None:
     producer = slow_world.producer()
 
-    await asyncio.gather(*(producer.send([message(n)]) for n in range(3)))
+    await asyncio.gather(
+        *(
+            producer.send([message(n)])
+            if is_numbered
+            else producer.publish("acc-7", drafts(n), OPTIONS)
+            for n in range(3)
+        )
+    )
 
     assert arrived(slow_world, "east") == arrived(slow_world, "west") == [0, 1, 2]
 
@@ -108,9 +124,8 @@ async def test_sessions_do_not_wait_for_each_other(slow_world: World) -> None:
 
 async def test_a_ledger_does_not_grow_with_its_messages(world: World) -> None:
     producer = world.producer()
-    options = ProducerOptions("bank")
     for n in range(3 * REMEMBERED_MAX):
-        await producer.publish("acc-7", [Draft(f"d-{n}", "account.add", b"{}")], options)
+        await producer.publish("acc-7", drafts(n), OPTIONS)
 
     stored = await world.journal.ledger("acc-7", "bank")
 
@@ -120,30 +135,20 @@ async def test_a_ledger_does_not_grow_with_its_messages(world: World) -> None:
 
 
 async def test_a_large_operation_is_remembered_whole(world: World) -> None:
-    drafts = [Draft(f"d-{n}", "account.add", b"{}") for n in range(REMEMBERED_MAX + 10)]
-    first = await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+    many = drafts(*range(REMEMBERED_MAX + 10))
+    first = await world.producer().publish("acc-7", many, OPTIONS)
 
-    again = await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+    again = await world.producer().publish("acc-7", many, OPTIONS)
 
     assert again.messages == first.messages
     assert world.bus.messages("east", "in") == list(first.messages)
 
 
 async def test_the_same_draft_twice_in_one_operation_is_one_message(world: World) -> None:
-    draft = Draft("d", "account.add", b"{}")
-
-    published = await world.producer().publish("acc-7", [draft, draft], ProducerOptions("bank"))
+    published = await world.producer().publish("acc-7", drafts("d", "d"), OPTIONS)
 
     assert len(published.messages) == 2
     assert world.bus.messages("east", "in") == [published.messages[0]]
-
-
-async def counted(world: World, producer: Producer, name: str) -> dict[str, int]:
-    """The calls that one publish makes."""
-    world.journal.fault_plan.calls.clear()
-    world.bus.fault_plan.calls.clear()
-    await producer.publish("acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank"))
-    return {**world.journal.fault_plan.calls, **world.bus.fault_plan.calls}
 
 
 async def test_a_publish_costs_two_writes_and_reads_only_what_it_does_not_know(
@@ -172,37 +177,23 @@ async def test_publishing_again_what_was_sent_sends_nothing(world: World) -> Non
 
 
 @pytest.mark.parametrize(
-    "drafts",
+    ("wrong", "error"),
     [
-        [],
-        [Draft("", "account.add", b"{}")],
-        [Draft("d", "", b"{}")],
-        [Draft("d", "account.add", b"")],
-        [Draft("d", "account.add", b"{}"), Draft("e", "account.add", b"\xff")],
+        ([], InvalidMessage),
+        ([Draft("", "account.add", b"{}")], InvalidMessage),
+        ([Draft("d", "", b"{}")], InvalidMessage),
+        ([Draft("d", "account.add", b"")], InvalidMessage),
+        ([*drafts("d"), Draft("e", "account.add", b"\xff")], InvalidMessage),
+        (drafts(*range(OPERATION_MESSAGES_MAX + 1)), TooLarge),
+        ([replace(HUGE, id=name, body=b'"' + b"x" * 800_000 + b'"') for name in "ab"], TooLarge),
     ],
+    ids=["none", "no id", "no type", "no body", "no text", "too many", "too long"],
 )
-async def test_what_is_no_message_is_refused_before_anything_is_numbered(
-    world: World, drafts: Sequence[Draft]
+async def test_what_no_operation_takes_is_refused_before_anything_is_numbered(
+    world: World, wrong: Sequence[Draft], error: type[Exception]
 ) -> None:
-    with pytest.raises(InvalidMessage):
-        await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
-
-    assert await world.journal.ledger("acc-7", "bank") is None
-
-
-@pytest.mark.parametrize(
-    "drafts",
-    [
-        [Draft(f"d-{n}", "account.add", b"{}") for n in range(OPERATION_MESSAGES_MAX + 1)],
-        [Draft(f"d-{n}", "account.add", b'"' + b"x" * 800_000 + b'"') for n in range(2)],
-    ],
-    ids=["too many", "too long"],
-)
-async def test_more_than_an_operation_takes_is_refused_before_anything_is_numbered(
-    world: World, drafts: Sequence[Draft]
-) -> None:
-    with pytest.raises(TooLarge):
-        await world.producer().publish("acc-7", drafts, ProducerOptions("bank"))
+    with pytest.raises(error):
+        await world.producer().publish("acc-7", wrong, OPTIONS)
 
     assert await world.journal.ledger("acc-7", "bank") is None
     assert world.bus.messages("east", "in") == []
@@ -216,47 +207,26 @@ async def test_a_contended_ledger_is_given_up_by_name(world: World) -> None:
     producer = Producer(Contended(world.clock), world.delivery())
 
     with pytest.raises(Unavailable, match="contended"):
-        await producer.publish("acc-7", [Draft("d", "t", b"{}")], ProducerOptions("bank"))
+        await producer.publish("acc-7", drafts("d"), OPTIONS)
 
 
 async def test_an_unknown_write_of_the_ledger_is_read_back(world: World) -> None:
     for fault in (CallFault.LOST, CallFault.UNANSWERED):
         world.journal.fault_plan.plan("save_ledger", fault)
-        name = fault.name
-        published = await world.producer().publish(
-            "acc-7", [Draft(name, "account.add", b"{}")], ProducerOptions("bank")
-        )
+        published = await world.producer().publish("acc-7", drafts(fault), OPTIONS)
         assert world.bus.messages("east", "in")[-1] == published.messages[0]
 
     assert arrived(world, "east") == arrived(world, "west") == [0, 1]
 
 
-async def test_an_unknown_write_that_cannot_be_read_back_stays_unknown(world: World) -> None:
+@pytest.mark.parametrize("call", ["ledger", "pending"])
+async def test_an_unknown_write_that_cannot_be_read_back_or_settled_stays_unknown(
+    world: World, call: str
+) -> None:
     producer = world.producer()
     await counted(world, producer, "a")
     world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
-    world.journal.fault_plan.plan("ledger", CallFault.REFUSED)
-
-    with pytest.raises(OutcomeUnknown):
-        await counted(world, producer, "b")
-
-
-class Narrow(MemoryBus):
-    """A bus whose queues take less than usual."""
-
-    async def send(
-        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
-    ) -> None:
-        if any(len(message.body) > 500 for message in messages):
-            raise InvalidMessage("too large for the queue")
-        await super().send(region, queue, messages, delay_seconds=delay_seconds)
-
-
-async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world: World) -> None:
-    producer = world.producer()
-    await counted(world, producer, "a")
-    world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
-    world.journal.fault_plan.plan("pending", CallFault.REFUSED)
+    world.journal.fault_plan.plan(call, CallFault.REFUSED)
 
     with pytest.raises(OutcomeUnknown):
         await counted(world, producer, "b")
@@ -265,61 +235,49 @@ async def test_what_cannot_be_settled_after_an_unknown_write_stays_unknown(world
     assert arrived(world, "east") == arrived(world, "west") == [0, 1]
 
 
-HUGE = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
-
-
 @pytest.mark.parametrize("fault", [None, *CALL_ERRORS])
 async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
     world: World, fault: CallFault | None
 ) -> None:
-    world.bus = Narrow(world.clock)
-    world.bus.unavailable = {"east", "west"}
+    narrow(world).bus.unavailable = {"east", "west"}
     with pytest.raises(OutcomeUnknown):
-        await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+        await world.producer().publish("acc-7", [HUGE], OPTIONS)
     world.bus.unavailable = set()
     if fault is not None:
         world.journal.fault_plan.plan("save_ledger", fault)
         with pytest.raises(OutcomeUnknown):
-            await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+            await world.producer().publish("acc-7", [HUGE], OPTIONS)
 
     with pytest.raises(TooLarge, match="huge"):
-        await world.producer().publish("acc-7", [HUGE], ProducerOptions("bank"))
+        await world.producer().publish("acc-7", [HUGE], OPTIONS)
 
     assert {m.type for m in world.bus.messages("east", "in")} == {TOMBSTONE_TYPE}
     assert await world.pending() == []
 
 
 async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world: World) -> None:
-    world.bus = Narrow(world.clock)
-    producer = world.producer()
-    await producer.publish("acc-7", [Draft("a", "account.add", b"{}")], ProducerOptions("bank"))
+    producer = narrow(world).producer()
+    await producer.publish("acc-7", drafts("a"), OPTIONS)
     world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
 
     with pytest.raises(TooLarge, match="huge"):
-        await producer.publish("acc-7", [HUGE], ProducerOptions("bank"))
+        await producer.publish("acc-7", [HUGE], OPTIONS)
 
 
 async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_sent(
     world: World,
 ) -> None:
-    world.bus = Narrow(world.clock)
-    producer = world.producer()
-    drafts = [Draft("a", "account.add", b"{}"), HUGE, Draft("b", "account.add", b"{}")]
+    producer = narrow(world).producer()
+    a, b, c = drafts("a", "b", "c")
 
     for _ in range(2):
         with pytest.raises(TooLarge, match="huge"):
-            await producer.publish("acc-7", drafts, ProducerOptions("bank"))
-    await producer.publish("acc-7", [Draft("c", "account.add", b"{}")], ProducerOptions("bank"))
+            await producer.publish("acc-7", [a, HUGE, b], OPTIONS)
+    await producer.publish("acc-7", [c], OPTIONS)
 
-    for region in ("east", "west"):
-        sent = [
-            (m.number.sequence, m.id, m.type) for m in world.bus.messages(region, "in") if m.number
-        ]
-        assert sent == [
-            (0, "a", "account.add"),
-            (1, "huge", TOMBSTONE_TYPE),
-            (2, "b", "account.add"),
-            (3, "huge", TOMBSTONE_TYPE),
-            (4, "c", "account.add"),
+    for region in REGIONS:
+        assert arrived(world, region) == [0, 1, 2, 3, 4]
+        assert [(m.id, m.type == TOMBSTONE_TYPE) for m in world.bus.messages(region, "in")] == [
+            *(("a", False), ("huge", True), ("b", False), ("huge", True), ("c", False))
         ]
     assert await world.pending() == []
