@@ -22,7 +22,7 @@ from shared.domain.saga.plan import (
 
 
 def step(name: str, **fields: object) -> Step:
-    """A step whose command says nothing."""
+    """A step whose command says little, which nothing undoes."""
     command = Command(session=f"place:{name}", type="place.do", body={"b": 1, "a": 2})
     return Step.model_validate({"name": name, "do": command, **fields})
 

@@ -19,22 +19,23 @@ from shared.domain.saga.walk import (
     WalkRequest,
     orchestrate,
 )
+from tests.unit.shared.test_saga_plan import WAIT
+from tests.unit.shared.test_saga_plan import step as plain_step
 
 DONE = {"outcome": "done"}
 REFUSED = {"outcome": "refused", "reason": "no"}
 UNKNOWN = {"outcome": "unknown", "reason": "too old"}
+COMPENSATED = ["end compensated", "compensated"]
 
 
-def step(name: str, *, undo: bool = True) -> Step:
-    command = Command(session=f"place:{name}", type="do")
-    return Step(name=name, do=command, undo=command if undo else None, tries=3)
+def step(name: str, **fields: object) -> Step:
+    """A step that can be undone and is tried three times."""
+    undo = Command(session=f"place:{name}", type="undo")
+    return plain_step(name, **{"undo": undo, "tries": 3} | fields)
 
 
 def stage(*names: str, is_final: bool = False) -> Stage:
     return Stage(steps=tuple(map(step, names)), is_final=is_final)
-
-
-WAIT = Wait(name="approval", onward=("approved",), back=("rejected",), seconds=60)
 
 
 def started(*parts: Stage | Wait, events: tuple[str, ...] = ()) -> StartedSaga:
@@ -96,36 +97,48 @@ def end(state: SagaState) -> list[Any]:
     return [{"ended": state.value}]
 
 
-def test_stages_follow_each_other_and_their_steps_go_side_by_side() -> None:
-    answers = [[DONE], [DONE, DONE], end(SagaState.COMPLETED)]
+WALKS: dict[str, tuple[StartedSaga, list[Any], list[str]]] = {
+    "stages follow each other and their steps go side by side": (
+        started(stage("a"), stage("b", "c")),
+        [[DONE], [DONE, DONE], end(SagaState.COMPLETED)],
+        ["do a", "do b + do c", "end completed", "completed"],
+    ),
+    "a refusal turns back over what is done, the last first": (
+        started(stage("a"), stage("b", "c", "d"), stage("e")),
+        [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(SagaState.COMPENSATED)],
+        ["do a", "do b + do c + do d", "undo d + undo b", "undo a", *COMPENSATED],
+    ),
+    "what nothing undoes is passed over": (
+        started(Stage(steps=(plain_step("a"),)), stage("b")),
+        [[DONE], [REFUSED], end(SagaState.COMPENSATED)],
+        ["do a", "do b", *COMPENSATED],
+    ),
+    "one waking up may tell of two waits": (
+        started(WAIT, Wait(name="second", onward=("paid",), seconds=60), stage("a")),
+        [True, [decided("approved", "paid")], [DONE], end(SagaState.COMPLETED)],
+        ["listen approval", "decide now", "do a", "end completed", "completed"],
+    ),
+    **{
+        f"a wait that was decided before is not listened to: {event}": (
+            started(stage("a"), WAIT, stage("b"), events=("other", event, "approved")),
+            [[DONE], [DONE], end(SagaState.COMPENSATED)],
+            ["do a", "undo a", *COMPENSATED],
+        )
+        for event in ("rejected", "timeout:approval", "cancelled")
+    },
+    "the end is the one that was recorded first": (
+        started(stage("a")),
+        [[DONE], end(SagaState.COMPENSATED)],
+        ["do a", "end completed", "compensated"],
+    ),
+}
 
-    assert asked(started(stage("a"), stage("b", "c")), answers) == [
-        "do a",
-        "do b + do c",
-        "end completed",
-        SagaState.COMPLETED,
-    ]
 
+@pytest.mark.parametrize("course", WALKS)
+def test_a_walk_asks_for_one_thing_after_the_other(course: str) -> None:
+    saga, answers, said = WALKS[course]
 
-def test_a_refusal_turns_back_over_what_is_done_the_last_first() -> None:
-    answers = [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(SagaState.COMPENSATED)]
-
-    assert asked(started(stage("a"), stage("b", "c", "d"), stage("e")), answers)[1:] == [
-        "do b + do c + do d",
-        "undo d + undo b",
-        "undo a",
-        "end compensated",
-        SagaState.COMPENSATED,
-    ]
-
-
-def test_what_nothing_undoes_is_passed_over() -> None:
-    saga = started(Stage(steps=(step("a", undo=False),)), stage("b"))
-
-    assert asked(saga, [[DONE], [REFUSED], end(SagaState.COMPENSATED)])[2:] == [
-        "end compensated",
-        SagaState.COMPENSATED,
-    ]
+    assert asked(saga, answers) == said
 
 
 @pytest.mark.parametrize("answer", [REFUSED, None])
@@ -182,31 +195,6 @@ def test_a_wait_listens_until_the_journal_has_decided(answers: list[Any], said: 
     assert whole == [*said, "do a", "end completed", SagaState.COMPLETED]
 
 
-def test_one_waking_up_may_tell_of_two_waits() -> None:
-    second = Wait(name="second", onward=("paid",), seconds=60)
-    answers = [True, [decided("approved", "paid")], [DONE], end(SagaState.COMPLETED)]
-
-    assert asked(started(WAIT, second, stage("a")), answers) == [
-        "listen approval",
-        "decide now",
-        "do a",
-        "end completed",
-        SagaState.COMPLETED,
-    ]
-
-
-@pytest.mark.parametrize("event", ["rejected", "timeout:approval", "cancelled"])
-def test_a_wait_that_was_decided_before_is_not_listened_to(event: str) -> None:
-    saga = started(stage("a"), WAIT, stage("b"), events=("other", event, "approved"))
-
-    assert asked(saga, [[DONE], [DONE], end(SagaState.COMPENSATED)]) == [
-        "do a",
-        "undo a",
-        "end compensated",
-        SagaState.COMPENSATED,
-    ]
-
-
 def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
     saga = started(WAIT, stage("a"))
     found = saga.model_dump(mode="json") | {"events": ["approved"]}
@@ -226,13 +214,6 @@ def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
         "end completed",
         SagaState.COMPLETED,
     ]
-
-
-def test_the_end_is_the_one_that_was_recorded_first() -> None:
-    assert (
-        asked(started(stage("a")), [[DONE], end(SagaState.COMPENSATED)])[-1]
-        is SagaState.COMPENSATED
-    )
 
 
 def test_a_saga_whose_own_journal_never_answers_is_not_said_to_be_over() -> None:
