@@ -22,24 +22,24 @@ from functions.http.operate import (
 from functions.http.requests import SAGA, SESSION, path_to
 from proof.simulation.world import virtual_time
 from shared.domain.journal import Resolution
+from shared.engine.build import Services
 from shared.testkit.injected_faults import CallFault
+from tests.unit.functions.asking import ask, document
 from tests.world import REGIONS, World, message
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def named(path: str, query: str | None = None) -> func.HttpRequest:
     """A request for a session by what the host hands over of its path and its query."""
     params = {} if query is None else {"session": query}
-    return func.HttpRequest("GET", "/", params=params, route_params={"session": path}, body=b"")
+    return ask(method="GET", route={"session": path}, **params)
 
 
-def document(response: func.HttpResponse) -> dict[str, Any]:
-    parsed: dict[str, Any] = json.loads(response.get_body())
-    return parsed
+def resolution(**asked: object) -> func.HttpRequest:
+    return ask(json.dumps(asked), route={"session": "acc-7"})
+
+
+async def standstills(services: Services, **asked: str) -> dict[str, Any]:
+    return document(await list_standstills(services, ask(**asked)))
 
 
 async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
@@ -93,16 +93,6 @@ async def test_any_session_is_reached_by_the_path_that_an_answer_names(
     assert (shown["session"], shown["state"]) == (session, {"amounts": [1]})
 
 
-@pytest.mark.parametrize("given", ["a%2Fb", "a%2fb"])
-async def test_a_path_in_which_two_sessions_are_one_is_refused_by_name(
-    world: World, given: str
-) -> None:
-    refused = await show_session(world.east, named(given))
-
-    assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
-    assert "put '-' in its place" in document(refused)["detail"]
-
-
 async def ask_every_route_with_a_name(
     world: World, given: str, name: str | None = None
 ) -> dict[str, dict[str, Any]]:
@@ -113,13 +103,11 @@ async def ask_every_route_with_a_name(
         what = next((name for name in (SESSION, SAGA) if f"{{{name}}}" in route), None)
         if what is None:
             continue
-        request = func.HttpRequest(
-            "POST",
-            "http://127.0.0.1/api/x",
-            params={what: name} if name else {},
-            route_params={what: given, "event": "approved"},
+        request = ask(
+            b"{}",
             headers={"Idempotency-Key": "k"},
-            body=b"{}",
+            route={what: given, "event": "approved"},
+            **({what: name} if name else {}),
         )
         run = inspect.unwrap(function.get_user_function())
         needed = dict.fromkeys(inspect.signature(run).parameters, AsyncMock())
@@ -129,13 +117,17 @@ async def ask_every_route_with_a_name(
     return answers
 
 
-async def test_no_route_takes_a_path_in_which_two_names_are_one(world: World) -> None:
-    refused = await ask_every_route_with_a_name(world, "a%2Fb")
+@pytest.mark.parametrize("given", ["a%2Fb", "a%2fb"])
+async def test_no_route_takes_a_path_in_which_two_names_are_one(world: World, given: str) -> None:
+    refused = await ask_every_route_with_a_name(world, given)
 
     assert refused.keys() == {
         *("ingest", "session", "resolve", "start_saga", "show_saga", "tell_saga", "cancel_saga")
     }
-    assert [name for name, d in refused.items() if "put '-' in its place" not in d["detail"]] == []
+    assert {(said["status"], said["type"]) for said in refused.values()} == {
+        (400, "InvalidMessage")
+    }
+    assert all("put '-' in its place" in said["detail"] for said in refused.values())
 
 
 async def test_every_route_takes_the_name_from_the_query_instead(world: World) -> None:
@@ -152,24 +144,11 @@ async def test_a_session_is_named_once(world: World) -> None:
         assert (await show_session(world.east, named(path, query))).status_code == 400
 
 
-def resolution(**asked: object) -> func.HttpRequest:
-    return func.HttpRequest(
-        "POST",
-        "http://127.0.0.1/api/sessions/acc-7/resolution",
-        route_params={"session": "acc-7"},
-        body=json.dumps(asked).encode(),
-    )
-
-
-def asking(**parameters: str) -> func.HttpRequest:
-    return func.HttpRequest("GET", "http://127.0.0.1/api/faults", params=parameters, body=b"")
-
-
 async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: World) -> None:
     await world.east.consumer.consume(message(0, kind="account.burn"))
     await world.east.consumer.consume(message(1))
 
-    (listed,) = document(await list_standstills(world.east, asking()))["standstills"]
+    (listed,) = (await standstills(world.east))["standstills"]
     assert (listed["session"], listed["parked"]) == ("acc-7", 1)
     assert listed["cause"] == "ArithmeticError: cannot burn 1"
 
@@ -182,7 +161,7 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
     stored = await world.journal.entry("acc-7", resolved["position"])
     assert stored is not None
     assert stored.resolution == Resolution("edit", "Ada", "a typo", at=0)
-    listed = document(await list_standstills(world.east, asking()))
+    listed = await standstills(world.east)
     assert listed == {"standstills": [], "after": None}
     assert world.amounts() == [-1, 2]
 
@@ -191,7 +170,7 @@ async def test_blocked_outputs_are_listed_and_sent_to_another_queue(world: World
     world.bus.missing = {(region, "out") for region in REGIONS}
     await world.east.consumer.consume(message(0, kind="account.bill"))
 
-    (listed,) = document(await list_standstills(world.west, asking(kind="blocked")))["standstills"]
+    (listed,) = (await standstills(world.west, kind="blocked"))["standstills"]
     redirect = next(verb for verb in listed["verbs"] if verb["action"] == "redirect")
     assert (listed["queue"], listed["regions"]) == ("", list(REGIONS))
     assert redirect == {"action": "redirect", "at": 0, "queue": ""}
@@ -206,7 +185,7 @@ async def test_blocked_outputs_are_listed_and_sent_to_another_queue(world: World
     stored = world.journal.entry_at("acc-7", 0)
     assert stored is not None
     assert stored.outbox.decided[""].who == "Ada"
-    assert document(await list_standstills(world.west, asking()))["standstills"] == []
+    assert (await standstills(world.west))["standstills"] == []
 
 
 async def test_the_list_is_followed_page_by_page(world: World) -> None:
@@ -215,12 +194,12 @@ async def test_the_list_is_followed_page_by_page(world: World) -> None:
     found: list[str] = []
     asked: dict[str, str] = {"limit": "1", "kind": "halt,gap"}
     for _ in range(3):
-        listed = document(await list_standstills(world.east, asking(**asked)))
+        listed = await standstills(world.east, **asked)
         found += [one["session"] for one in listed["standstills"]]
         asked["after"] = listed["after"]
 
     assert sorted(found) == ["acc-0", "acc-1", "acc-2"]
-    last = document(await list_standstills(world.east, asking(**asked)))
+    last = await standstills(world.east, **asked)
     assert last == {"standstills": [], "after": None}
 
 
@@ -239,7 +218,7 @@ async def test_the_list_is_followed_page_by_page(world: World) -> None:
     ],
 )
 async def test_a_list_that_cannot_be_meant_is_refused(world: World, asked: dict[str, str]) -> None:
-    refused = await list_standstills(world.east, asking(**asked))
+    refused = await list_standstills(world.east, ask(**asked))
 
     assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
 
@@ -297,9 +276,7 @@ async def test_sessions_are_listed_page_by_page(world: World) -> None:
         await world.east.consumer.consume(message(0, session=session))
 
     async def page(**params: str) -> dict[str, Any]:
-        return document(
-            await list_sessions(world.east, func.HttpRequest("GET", "/", params=params, body=b""))
-        )
+        return document(await list_sessions(world.east, ask(**params)))
 
     first = await page(prefix="a/", limit="2")
     last = await page(prefix="a/", limit="2", after=first["after"])
