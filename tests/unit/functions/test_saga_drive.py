@@ -1,8 +1,6 @@
 """A walk's requests as Durable Functions performs them, turn by turn, without a host."""
 
-import base64
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +13,7 @@ from functions.triggers import saga_instances
 from functions.triggers.saga_drive import CHANGED, retry_policy_of
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait
 from shared.domain.saga.walk import Activity, ActivityCall, StartedSaga
+from tests.unit.functions.test_sagas_under_way import perform
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DONE = {"outcome": "done", "reason": None}
@@ -45,12 +44,10 @@ class Instance:
         self.now += timedelta(seconds=1)
         new = [helpers.new_orchestrator_started_event(self.now), *self.first, *events]
         request = pb.OrchestratorRequest(instanceId="i", pastEvents=self.past, newEvents=new)
-        answer = self.orchestrator(Transport(request))
-        response = pb.OrchestratorResponse()
-        response.ParseFromString(base64.b64decode(answer))
-        self.past += [*new, *(self.noted(action) for action in response.actions)]
+        actions = perform(self.orchestrator, request).actions
+        self.past += [*new, *map(self.noted, actions)]
         self.first = []
-        return [words(action) for action in response.actions]
+        return list(map(words, actions))
 
     def noted(self, action: pb.OrchestratorAction) -> pb.HistoryEvent:
         """What the history keeps of an action."""
@@ -59,13 +56,6 @@ class Instance:
             return helpers.new_timer_created_event(action.id, fire_at)
         task = action.scheduleTask
         return helpers.new_task_scheduled_event(action.id, task.name, task.input.value)
-
-
-class Transport:
-    """What the host hands to an orchestrator."""
-
-    def __init__(self, request: pb.OrchestratorRequest) -> None:
-        self.body = base64.b64encode(request.SerializeToString()).decode()
 
 
 def words(action: pb.OrchestratorAction) -> str:
@@ -95,8 +85,8 @@ def fired(timer: int, instance: Instance) -> pb.HistoryEvent:
     return helpers.new_timer_fired_event(timer, instance.now)
 
 
-def decided(event: str | None, events: Sequence[str]) -> dict[str, Any]:
-    return {"event": event, "events": list(events)}
+def decided(task: int, event: str | None, *events: str) -> pb.HistoryEvent:
+    return completed(task, {"event": event, "events": events})
 
 
 def test_a_woken_instance_asks_the_journal_and_listens_on_if_it_is_undecided() -> None:
@@ -104,9 +94,9 @@ def test_a_woken_instance_asks_the_journal_and_listens_on_if_it_is_undecided() -
 
     assert instance.turn() == ["1 timer"]
     assert instance.turn(woken()) == ["2 saga_decide"]
-    assert instance.turn(completed(2, decided(None, ["other"]))) == []
+    assert instance.turn(decided(2, None, "other")) == []
     assert instance.turn(woken()) == ["3 saga_decide"]
-    assert instance.turn(completed(3, decided("first-yes", ["first-yes"]))) == ["4 saga_step"]
+    assert instance.turn(decided(3, "first-yes", "first-yes")) == ["4 saga_step"]
     assert instance.turn(completed(4, DONE)) == ["5 saga_end"]
 
 
@@ -116,7 +106,7 @@ def test_what_woke_it_between_two_waits_is_not_lost() -> None:
         assert instance.turn() == ["1 timer"]
         # Time is up just as the event is recorded: nobody heard of it, and it decides all the same.
         assert instance.turn(fired(1, instance)) == ["2 saga_decide"]
-        answered = completed(2, decided("first-yes", ["first-yes"]))
+        answered = decided(2, "first-yes", "first-yes")
 
         if is_early:
             assert instance.turn(woken()) == []

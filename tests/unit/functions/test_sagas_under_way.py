@@ -8,6 +8,7 @@ recorded is in `record_saga_histories`.
 import base64
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,11 +32,14 @@ COURSES = {
 type Asked = tuple[str, Any]
 
 
-class Transport:
-    """What the host hands to an orchestrator."""
-
-    def __init__(self, request: pb.OrchestratorRequest) -> None:
-        self.body = base64.b64encode(request.SerializeToString()).decode()
+def perform(
+    orchestrator: Callable[[Any], str], request: pb.OrchestratorRequest
+) -> pb.OrchestratorResponse:
+    """What an orchestrator answers, when it is handed over what the host hands over."""
+    handed = SimpleNamespace(body=base64.b64encode(request.SerializeToString()).decode())
+    response = pb.OrchestratorResponse()
+    response.ParseFromString(base64.b64decode(orchestrator(handed)))
+    return response
 
 
 def history(course: str) -> list[pb.HistoryEvent]:
@@ -50,13 +54,12 @@ def turns(events: list[pb.HistoryEvent]) -> Iterator[tuple[pb.OrchestratorReques
     for begin, end in zip(starts, [*starts[1:], len(events)], strict=True):
         turn = events[begin:end]
         asked = [told for event in turn if (told := asked_by(event)) is not None]
-        given = [event for event in turn if asked_by(event) is None and is_given(event)]
+        given = [
+            event
+            for event in turn
+            if asked_by(event) is None and not event.HasField("orchestratorCompleted")
+        ]
         yield pb.OrchestratorRequest(pastEvents=events[:begin], newEvents=given), asked
-
-
-def is_given(event: pb.HistoryEvent) -> bool:
-    """Whether a turn begins with the event, rather than ends with it."""
-    return not event.HasField("orchestratorCompleted")
 
 
 def asked_by(event: pb.HistoryEvent) -> Asked | None:
@@ -100,9 +103,7 @@ def differences(course: str) -> list[str]:
     replay = Orchestrator.create(saga_instances.saga)
     for number, (request, recorded) in enumerate(turns(history(course))):
         request.instanceId = course
-        response = pb.OrchestratorResponse()
-        response.ParseFromString(base64.b64decode(replay(Transport(request))))
-        now = [asks(action) for action in response.actions]
+        now = [asks(action) for action in perform(replay, request).actions]
         if not keeps_to([list(one) for one in recorded], [list(one) for one in now]):
             found.append(f"turn {number} asked for {recorded}, and now for {now}")
     return found
@@ -162,6 +163,12 @@ def give_up_at_once(saga: Any, step: Any, *_: Any, **__: Any) -> ActivityCall:
     return saga_walk.give_up_call(saga, step)
 
 
+def go_on_at_once(saga: Any, _: float) -> Walk[Any]:
+    """Nobody who stands by."""
+    yield saga_walk.ReportState(SagaState.RUNNING)
+    return saga
+
+
 COMPENSATE, TAKE, END = saga_walk.compensate, saga_walk.take, saga_walk.record_end
 BREAKING: dict[str, tuple[str, Any, str]] = {
     "a new step before the others": ("walk", paused(saga_walk.walk), "completed"),
@@ -169,14 +176,8 @@ BREAKING: dict[str, tuple[str, Any, str]] = {
     "no more side by side": ("take", take_one_by_one, "completed"),
     "another activity": ("step_call", give_up_at_once, "completed"),
     "another end": ("record_end", end_without_outcomes, "completed"),
-    "no more standing by": ("stand_by", lambda saga, _: iter_of(saga), "adopted"),
+    "no more standing by": ("stand_by", go_on_at_once, "adopted"),
 }
-
-
-def iter_of(saga: Any) -> Walk[Any]:
-    """Go on at once."""
-    yield saga_walk.ReportState(SagaState.RUNNING)
-    return saga
 
 
 @pytest.mark.parametrize("change", BREAKING)
