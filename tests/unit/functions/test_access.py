@@ -19,6 +19,7 @@ from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
 from shared.wiring import connect
+from tests.unit.functions.asking import ask, document
 from tests.unit.functions.test_page import asked, fields, form
 from tests.unit.shared.test_settings import ENVIRONMENT
 from tests.world import World, handlers, message
@@ -29,16 +30,8 @@ RIGHTS = {
     Right.RESOLVE: {"resolve", "page_decision", "send_again", "page_again"},
     Right.LOOK: {
         *("sessions", "session", "faults", "errors", "show_saga", "list_sagas"),
-        *("openapi", "asyncapi"),
-        *(
-            "page",
-            "page_regions",
-            "page_sessions",
-            "page_errors",
-            "page_session",
-            "page_saga",
-            "page_sagas",
-        ),
+        *("openapi", "asyncapi", "page", "page_regions", "page_sessions"),
+        *("page_errors", "page_session", "page_saga", "page_sagas"),
     },
 }
 
@@ -69,8 +62,7 @@ def is_checked(function: Any) -> bool:
 async def call(one: Any, headers: dict[str, str]) -> int:
     """The status of a route's answer; one that was let in may fail, as nothing is there to find."""
     function = one.get_user_function()
-    request = func.HttpRequest("GET", "http://host/api", headers=headers, body=b"")
-    arguments: list[Any] = [request]
+    arguments: list[Any] = [ask(headers=headers)]
     if "client" in inspect.signature(function).parameters:
         # Below the decorator that makes a client of what the host hands over, and as it calls.
         function = inspect.unwrap(function, stop=is_checked)
@@ -138,18 +130,23 @@ def test_the_host_asks_for_a_key_unless_tokens_alone_are_asked_for(
 async def resolve(services: Services, headers: dict[str, str], **said: str) -> str:
     """Who is recorded to have skipped the fault of a session."""
     await services.consumer.consume(message(0, kind="account.burn"))
-    body = json.dumps({"action": "skip", "why": "checked", **said}).encode()
-    request = func.HttpRequest(
-        "POST", "http://host/api", headers=headers, route_params={"session": "acc-7"}, body=body
-    )
-    answer = json.loads((await carry_out(services, request)).get_body())
+    body = json.dumps({"action": "skip", "why": "checked", **said})
+    request = ask(body, headers=headers, route={"session": "acc-7"})
+    answer = document(await carry_out(services, request))
     return str(answer["entry"]["resolution"]["who"])
 
 
-async def test_who_decided_is_whom_the_token_names_whatever_the_body_says() -> None:
+@pytest.mark.parametrize(
+    ("name", "who"),
+    [("ada@example.com", "ada@example.com (0ad4)"), ("ada\nlevel", "ada\\nlevel (0ad4)")],
+    ids=["a name", "two lines"],
+)
+async def test_who_decided_is_whom_the_token_names_whatever_the_body_says(
+    name: str, who: str
+) -> None:
     services = with_tokens(World().east, Authentication.ENTRA)
 
-    assert await resolve(services, token(Right.RESOLVE), who="Eve") == "ada@example.com (0ad4)"
+    assert await resolve(services, token(Right.RESOLVE, name=name), who="Eve") == who
 
 
 async def test_a_token_that_a_client_forged_is_nobodys_where_keys_alone_are_asked_for() -> None:
@@ -159,20 +156,12 @@ async def test_a_token_that_a_client_forged_is_nobodys_where_keys_alone_are_aske
     assert b"boss" not in page.get_body()
 
 
-async def test_a_name_in_a_token_is_one_line() -> None:
-    services = with_tokens(World().east, Authentication.ENTRA)
-
-    who = await resolve(services, token(Right.RESOLVE, name="ada\nlevel=error"))
-
-    assert who == "ada\\nlevel=error (0ad4)"
-
-
 async def test_the_page_decides_in_the_name_of_the_token() -> None:
     world = World()
     services = with_tokens(world.east, Authentication.ENTRA)
     await services.consumer.consume(message(0, kind="account.burn"))
     signed_in = token(*Right)
-    overview = func.HttpRequest("GET", "http://host/api/operate", headers=signed_in, body=b"")
+    overview = ask(method="GET", path="/operate", headers=signed_in)
     page = (await show(overview, show_overview(services, overview))).get_body().decode()
     said = fields(page, "skip", who="Eve", confirmed="yes")
 
@@ -204,6 +193,5 @@ async def test_nothing_of_a_route_is_done_before_its_right_is_checked() -> None:
         done.append("it")
         return respond({})
 
-    request = func.HttpRequest("GET", "http://host/api", headers=token(Right.LOOK), body=b"")
-    assert (await route(request=request)).status_code == 403
+    assert (await route(request=ask(headers=token(Right.LOOK)))).status_code == 403
     assert done == []

@@ -2,9 +2,9 @@
 
 import json
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-import azure.functions as func
 import grpc  # type: ignore[import-untyped]
 import pytest
 
@@ -17,8 +17,12 @@ from functions.triggers.sagas import log_alert
 from shared.domain.saga.plan import SagaState, instance_of
 from shared.storage.documents import encode_entry
 from tests.saga_stage import Stage, order, stocked
+from tests.unit.functions.asking import ask
 
 PLACED = order(("p", 60), approval=60)
+INSTANCE = instance_of("o-1")
+
+type Answer = tuple[int, Any]
 
 
 class Missing(grpc.aio.AioRpcError):  # type: ignore[misc]
@@ -34,52 +38,34 @@ class Hub:
 
     instances: dict[str, Any] = field(default_factory=dict)
     woken: list[str] = field(default_factory=list)
+    # Why it cannot be reached.
+    lost: grpc.StatusCode | None = None
 
     async def schedule_new_orchestration(
         self, name: str, *, instance_id: str, **options: Any
     ) -> str:
-        if instance_id in self.instances:
-            raise Missing(grpc.StatusCode.ALREADY_EXISTS)
+        if self.lost or instance_id in self.instances:
+            raise Missing(self.lost or grpc.StatusCode.ALREADY_EXISTS)
         assert name == saga_instances.ORCHESTRATOR
         self.instances[instance_id] = json.loads(json.dumps(options["input"]))
         return instance_id
 
     async def raise_orchestration_event(self, instance_id: str, event: str) -> None:
-        if instance_id not in self.instances:
-            raise Missing(grpc.StatusCode.NOT_FOUND)
+        if self.lost or instance_id not in self.instances:
+            raise Missing(self.lost or grpc.StatusCode.NOT_FOUND)
         assert event == CHANGED
         self.woken.append(instance_id)
 
     async def get_all_orchestration_states(self, _: Any) -> list[Any]:
-        return [Instance(name, work) for name, work in self.instances.items()]
-
-
-@dataclass
-class Lost(Hub):
-    """A client that reaches no task hub."""
-
-    code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE
-
-    async def schedule_new_orchestration(self, name: str, **_: Any) -> str:
-        raise Missing(self.code)
-
-    async def raise_orchestration_event(self, instance_id: str, event: str) -> None:
-        raise Missing(self.code)
-
-
-@dataclass
-class Instance:
-    """An instance as the task hub lists it."""
-
-    instance_id: str
-    work: Any
-    name: str = saga_instances.ORCHESTRATOR
-
-    def get_input(self) -> Any:
-        return self.work
-
-    def get_custom_status(self) -> str:
-        return "running"
+        return [
+            SimpleNamespace(
+                instance_id=name,
+                name=saga_instances.ORCHESTRATOR,
+                get_input=lambda work=work: work,
+                get_custom_status=lambda: "running",
+            )
+            for name, work in self.instances.items()
+        ]
 
 
 @dataclass
@@ -88,32 +74,32 @@ class Region:
 
     stage: Stage
     name: str = "east"
-    hub: Any = field(default_factory=Hub)
+    hub: Hub = field(default_factory=Hub)
 
-    async def ask(self, do: Any, body: str = "", **places: str) -> tuple[int, Any]:
+    async def ask(self, do: Any, body: str = "", *, key: str = "o-1", **asked: Any) -> Answer:
         """Status and document of an answer."""
-        params = places.pop("params", "")
-        query = dict(part.split("=") for part in params.split("&") if part)
-        request = func.HttpRequest(
-            "POST", "/", params=query, route_params=places, body=body.encode()
-        )
-        answer = await do(self.stage.book(self.name), self.hub, request)
+        route = {"key": key, "event": asked.pop("event", "")}
+        answer = await do(self.stage.book(self.name), self.hub, ask(body, route=route, **asked))
         return answer.status_code, json.loads(answer.get_body())
 
-    async def show(self, key: str) -> func.HttpResponse:
+    async def show(self, key: str = "o-1") -> Answer:
         """What a saga is described as."""
-        request = func.HttpRequest("GET", "/", route_params={"key": key}, body=b"")
-        return await sagas.describe_saga_over_http(self.stage.book(self.name), request)
+        request = ask(route={"key": key})
+        answer = await sagas.describe_saga_over_http(self.stage.book(self.name), request)
+        return answer.status_code, json.loads(answer.get_body())
 
-    async def start(self, body: str = PLACED, key: str = "o-1") -> tuple[int, Any]:
-        return await self.ask(sagas.start_saga_over_http, body, key=key, params="type=order.place")
+    async def start(self, body: str = PLACED, key: str = "o-1") -> Answer:
+        return await self.ask(sagas.start_saga_over_http, body, key=key, type="order.place")
 
-    async def feed(self, session: str = "saga:o-1") -> None:
-        """Show the change feed every entry of a session."""
+    async def tell(self, event: str) -> Answer:
+        return await self.ask(sagas.add_event_over_http, event=event)
+
+    async def feed(self) -> None:
+        """Show the change feed every entry of the saga's session."""
         documents = [
             encode_entry(entry)
-            for position in range(self.stage.entries()[session])
-            if (entry := self.stage.journal.entry_at(session, position))
+            for position in range(self.stage.entries()["saga:o-1"])
+            if (entry := self.stage.journal.entry_at("saga:o-1", position))
         ]
         services = self.stage.worker(self.name)
         await saga_instances.begin_instances(
@@ -142,26 +128,26 @@ async def test_a_start_is_recorded_and_has_an_instance_that_walks_at_once(east: 
 
     assert (status, again) == (202, 202)
     assert document["links"]["self"] == "sagas/o-1"
-    assert list(east.hub.instances) == [instance_of("o-1")]
-    assert east.hub.instances[instance_of("o-1")]["stand_by_seconds"] == 0
+    assert list(east.hub.instances) == [INSTANCE]
+    assert east.hub.instances[INSTANCE]["stand_by_seconds"] == 0
 
 
 @pytest.mark.parametrize(
     ("params", "body", "status", "kind"),
     [
-        ("type=order.place", "{", 400, "InvalidBody"),
-        ("type=order.place", "{}", 400, "InvalidBody"),
-        ("type=order.submit", "{}", 400, "UnknownType"),
-        ("type=nothing", "{}", 400, "UnknownType"),
-        ("", PLACED, 400, "InvalidMessage"),
-        ("type=order.place&time=now", PLACED, 400, "InvalidMessage"),
-        ("type=order.place", '{"a":"' + "x" * 1_000_000 + '"}', 413, "TooLarge"),
+        ({"type": "order.place"}, "{", 400, "InvalidBody"),
+        ({"type": "order.place"}, "{}", 400, "InvalidBody"),
+        ({"type": "order.submit"}, "{}", 400, "UnknownType"),
+        ({"type": "nothing"}, "{}", 400, "UnknownType"),
+        ({}, PLACED, 400, "InvalidMessage"),
+        ({"type": "order.place", "time": "now"}, PLACED, 400, "InvalidMessage"),
+        ({"type": "order.place"}, '{"a":"' + "x" * 1_000_000 + '"}', 413, "TooLarge"),
     ],
 )
 async def test_a_bad_start_is_refused_by_name(
-    east: Region, params: str, body: str, status: int, kind: str
+    east: Region, params: dict[str, str], body: str, status: int, kind: str
 ) -> None:
-    found, problem = await east.ask(sagas.start_saga_over_http, body, key="o-1", params=params)
+    found, problem = await east.ask(sagas.start_saga_over_http, body, **params)
 
     assert (found, problem["type"]) == (status, kind)
     assert "saga:o-1" not in east.stage.entries()
@@ -182,8 +168,8 @@ async def test_the_feed_gives_each_region_its_instance(east: Region, west: Regio
     await west.feed()
     await west.feed()
 
-    assert east.hub.instances.keys() == west.hub.instances.keys() == {instance_of("o-1")}
-    assert west.hub.instances[instance_of("o-1")]["stand_by_seconds"] == 30
+    assert east.hub.instances.keys() == west.hub.instances.keys() == {INSTANCE}
+    assert west.hub.instances[INSTANCE]["stand_by_seconds"] == 30
     assert (east.hub.woken, west.hub.woken) == ([], [])
 
 
@@ -193,24 +179,24 @@ async def test_an_event_wakes_the_instance_here_and_by_the_feed_there(
     await east.start()
     await west.feed()
 
-    status, _ = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
+    status, _ = await east.tell("approved")
     await west.feed()
 
     assert status == 202
-    assert east.hub.woken == west.hub.woken == [instance_of("o-1")]
+    assert east.hub.woken == west.hub.woken == [INSTANCE]
 
 
 async def test_an_event_for_a_saga_to_come_wakes_nobody(east: Region) -> None:
-    status, _ = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
+    status, _ = await east.tell("approved")
 
     assert status == 202
-    assert [(await east.show(key)).status_code for key in ("o-1", "o-2")] == [200, 404]
+    assert [(await east.show(key))[0] for key in ("o-1", "o-2")] == [200, 404]
     assert east.hub == Hub()
 
 
 @pytest.mark.parametrize("event", ["cancelled", "timeout:approval", "a b", "x" * 65])
 async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event: str) -> None:
-    status, problem = await east.ask(sagas.add_event_over_http, key="o-1", event=event)
+    status, problem = await east.tell(event)
 
     assert (status, problem["type"]) == (400, "InvalidMessage")
 
@@ -218,8 +204,8 @@ async def test_what_only_the_saga_itself_may_say_is_refused(east: Region, event:
 async def test_a_cancelled_saga_cannot_be_approved(east: Region) -> None:
     await east.start()
 
-    cancelled, _ = await east.ask(sagas.cancel_over_http, key="o-1")
-    status, problem = await east.ask(sagas.add_event_over_http, key="o-1", event="approved")
+    cancelled, _ = await east.ask(sagas.cancel_over_http)
+    status, problem = await east.tell("approved")
 
     assert cancelled == 202
     assert (status, problem["detail"]) == (409, "approval was decided: cancelled")
@@ -242,7 +228,7 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
     while "stock:p" not in east.stage.entries() or east.stage.entries()["stock:p"] < 2:
         await anext(going)
 
-    shown = json.loads((await Region(east.stage, "west").show("o-1")).get_body())
+    _, shown = await Region(east.stage, "west").show()
 
     assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
     assert (shown["state"], shown["kind"]) == ("running", "order.place")
@@ -251,8 +237,7 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
 
 async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(east: Region) -> None:
     async def read_page() -> str:
-        request = func.HttpRequest("GET", "/api/operate/saga", params={"key": "o-1"}, body=b"")
-        response = await show_saga_steps(east.stage.book(), request)
+        response = await show_saga_steps(east.stage.book(), ask(path="/operate/saga", key="o-1"))
         return response.get_body().decode()
 
     await east.stage.book().add_event("o-1", "rejected")
@@ -274,16 +259,16 @@ async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(ea
 async def test_a_task_hub_out_of_reach_is_left_to_the_feed(
     east: Region, code: grpc.StatusCode
 ) -> None:
-    east.hub = Lost(code=code)
+    east.hub.lost = code
 
     assert (await east.start())[0] == 202
-    assert (await east.ask(sagas.add_event_over_http, key="o-1", event="approved"))[0] == 202
+    assert (await east.tell("approved"))[0] == 202
     with pytest.raises(Missing):
         await east.feed()
 
-    east.hub = Hub()
+    east.hub.lost = None
     await east.feed()
-    assert east.hub.woken == [instance_of("o-1")]
+    assert east.hub.woken == [INSTANCE]
 
 
 async def test_sagas_are_listed_by_state(east: Region) -> None:
@@ -291,8 +276,8 @@ async def test_sagas_are_listed_by_state(east: Region) -> None:
     await east.start(key="o-2")
     lists = {}
     for wanted in ("", "running", "completed", "lost"):
-        request = func.HttpRequest("GET", "/", params={"state": wanted} if wanted else {}, body=b"")
-        answer = await sagas.list_over_http(east.hub, request)
+        asked = {"state": wanted} if wanted else {}
+        answer = await sagas.list_over_http(east.hub, ask(**asked))
         lists[wanted] = answer.status_code, json.loads(answer.get_body())
 
     assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]
@@ -310,7 +295,7 @@ async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Re
 
     await saga_instances.begin_instances(services, book, east.hub, [strange, other])
 
-    assert list(east.hub.instances) == [instance_of("o-1")]
+    assert list(east.hub.instances) == [INSTANCE]
 
 
 def test_an_end_that_needs_a_person_is_logged_as_an_error(

@@ -103,11 +103,6 @@ WALKS: dict[str, tuple[StartedSaga, list[Any], list[str]]] = {
         [[DONE], [DONE, DONE], end(SagaState.COMPLETED)],
         ["do a", "do b + do c", "end completed", "completed"],
     ),
-    "a refusal turns back over what is done, the last first": (
-        started(stage("a"), stage("b", "c", "d"), stage("e")),
-        [[DONE], [DONE, REFUSED, DONE], [DONE, DONE], [DONE], end(SagaState.COMPENSATED)],
-        ["do a", "do b + do c + do d", "undo d + undo b", "undo a", *COMPENSATED],
-    ),
     "what nothing undoes is passed over": (
         started(Stage(steps=(plain_step("a"),)), stage("b")),
         [[DONE], [REFUSED], end(SagaState.COMPENSATED)],
@@ -141,18 +136,6 @@ def test_a_walk_asks_for_one_thing_after_the_other(course: str) -> None:
     assert asked(saga, answers) == said
 
 
-@pytest.mark.parametrize("answer", [REFUSED, None])
-def test_a_failed_compensation_is_an_end_of_its_own(answer: Any) -> None:
-    answers = [[DONE], [DONE], [REFUSED], [answer], [DONE], end(SagaState.COMPENSATION_FAILED)]
-
-    assert asked(started(stage("a"), stage("b"), stage("c")), answers)[3:] == [
-        "undo b",
-        "undo a",
-        "end compensation-failed",
-        SagaState.COMPENSATION_FAILED,
-    ]
-
-
 @pytest.mark.parametrize(
     ("settled", "then"),
     [
@@ -172,13 +155,6 @@ def test_a_silent_step_is_given_up_and_may_have_been_done(settled: Any, then: li
     ]
 
 
-def test_beyond_the_final_stage_there_is_no_giving_up_and_no_way_back() -> None:
-    for answer in (REFUSED, None, UNKNOWN):
-        answers = [[DONE], [answer], end(SagaState.UNFINISHED)]
-        said = asked(started(stage("a", is_final=True), stage("b"), stage("c")), answers)
-        assert said == ["do a", "do b", "end unfinished", SagaState.UNFINISHED]
-
-
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
@@ -193,27 +169,6 @@ def test_a_wait_listens_until_the_journal_has_decided(answers: list[Any], said: 
     whole = asked(started(WAIT, stage("a")), [*answers, [DONE], end(SagaState.COMPLETED)])
 
     assert whole == [*said, "do a", "end completed", SagaState.COMPLETED]
-
-
-def test_who_stands_by_walks_only_if_the_saga_is_not_over() -> None:
-    saga = started(WAIT, stage("a"))
-    found = saga.model_dump(mode="json") | {"events": ["approved"]}
-    answers = [None, [found], None, [found], [DONE], end(SagaState.COMPLETED)]
-
-    assert asked(saga, [None, end(SagaState.COMPENSATED)], 30) == [
-        "pause 30",
-        "look",
-        SagaState.COMPENSATED,
-    ]
-    assert asked(saga, answers, 30) == [
-        "pause 30",
-        "look",
-        "pause 30",
-        "look",
-        "do a",
-        "end completed",
-        SagaState.COMPLETED,
-    ]
 
 
 def test_a_saga_whose_own_journal_never_answers_is_not_said_to_be_over() -> None:
