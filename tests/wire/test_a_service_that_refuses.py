@@ -1,4 +1,4 @@
-"""What a service refuses has the class that it deserves, through the real SDKs."""
+"""What a service refuses or never answers has the class that it deserves, through the real SDKs."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -7,6 +7,7 @@ import pytest
 
 from local.cloud import Cloud
 from local.faults import Action, Fault
+from shared.adapters.service_bus import ServiceBus
 from shared.domain.errors import LockstepError, Misconfigured, OutcomeUnknown, Unavailable
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
@@ -63,12 +64,14 @@ async def test_a_write_that_the_store_refuses(
 @pytest.mark.parametrize("setting", ["LOCKSTEP_JOURNAL", "LOCKSTEP_DATABASE"])
 async def test_a_container_that_is_missing(cloud: Cloud, setting: str) -> None:
     async with adapters_of(cloud, **{setting: "misspelt"}) as adapters:
-        with pytest.raises(Misconfigured):
-            await adapters.journal.append(step(None, SESSION))
-        with pytest.raises(Misconfigured):
-            await adapters.journal.entry(SESSION, 0)
-        with pytest.raises(Misconfigured):
-            await adapters.journal.head(SESSION)
+        journal = adapters.journal
+        for call in (
+            journal.append(step(None, SESSION)),
+            journal.entry(SESSION, 0),
+            journal.head(SESSION),
+        ):
+            with pytest.raises(Misconfigured):
+                await call
 
 
 async def test_a_key_of_another_account(cloud: Cloud) -> None:
@@ -88,3 +91,35 @@ async def test_a_queue_that_is_missing_and_a_key_of_another_namespace(cloud: Clo
             await adapters.bus.send("east", "misspelt", [message(0)])
         with pytest.raises(Misconfigured):
             await adapters.bus.send("west", "lockstep", [message(0)])
+
+
+async def test_a_send_without_an_answer_is_unknown_after_a_time_and_the_next_one_goes_through(
+    cloud: Cloud,
+) -> None:
+    async with adapters_of(cloud) as adapters:
+        bus = ServiceBus(adapters.bus.namespaces, send_seconds_max=6.0)
+        cloud.faults.arm(Fault("servicebus.east", Action.DROP_ANSWER, "send", times=1))
+
+        with pytest.raises(OutcomeUnknown):
+            await bus.send("east", "lockstep", [message(0)])
+        await bus.send("east", "lockstep", [message(1)])
+
+        assert cloud.depths()["east"]["lockstep"]["active"] == 2
+        await bus.close()
+
+
+async def test_who_only_looks_is_told_that_nothing_was_changed(cloud: Cloud) -> None:
+    async with adapters_of(cloud) as adapters:
+        bus = ServiceBus(adapters.bus.namespaces, send_seconds_max=2.0)
+        await bus.send("east", "lockstep-errors", [message(0)])
+        cloud.faults.arm(Fault("servicebus.east", Action.SILENT))
+
+        with pytest.raises(Unavailable, match="did not answer in time"):
+            await bus.browse_sessions("east", "lockstep-errors", 0, 2)
+        with pytest.raises(Unavailable, match="did not answer in time"):
+            await bus.browse_session("east", "lockstep-errors", message(0).session, 0, 2)
+
+        cloud.faults.disarm()
+        (found,) = await bus.browse_sessions("east", "lockstep-errors", 0, 1)
+        assert found.session == message(0).session
+        await bus.close()
