@@ -68,16 +68,6 @@ def test_when_the_journal_is_silent_health_says_so_in_two_seconds(
     virtual_time.run(work())
 
 
-async def test_a_session_shows_its_head_and_an_unknown_one_is_not_found(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-
-    shown = await show_session(world.east, named("acc-7"))
-    unknown = await show_session(world.east, named("acc-8"))
-
-    assert document(shown)["head"]["state"] == {"amounts": [1]}
-    assert unknown.status_code == 404
-
-
 @pytest.mark.parametrize("session", ["a/b", "a%2Fb", "a%2fb", "-", "..", "acc-7", "a b/c%25"])
 async def test_any_session_is_reached_by_the_path_that_an_answer_names(
     world: World, session: str
@@ -223,7 +213,7 @@ async def test_a_list_that_cannot_be_meant_is_refused(world: World, asked: dict[
     assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
 
 
-async def test_a_halted_session_shows_its_state_its_fault_and_what_stands_still(
+async def test_a_session_shows_its_state_its_fault_and_what_stands_still_or_is_not_found(
     world: World,
 ) -> None:
     await world.east.consumer.consume(message(0))
@@ -238,6 +228,7 @@ async def test_a_halted_session_shows_its_state_its_fault_and_what_stands_still(
     (standstill,) = shown["standstills"]
     assert (standstill["kind"], standstill["position"], standstill["parked"]) == ("halt", 1, 1)
     assert standstill["verbs"][0] == {"action": "retry", "at": 1}
+    assert (await show_session(world.west, named("acc-8"))).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -41,23 +41,6 @@ async def test_an_accepted_message_is_in_both_queues_and_says_where_to_look(worl
     assert (east.body, east.type) == (b'{"amount":5}', "account.add")
 
 
-async def test_a_repeated_request_keeps_its_number_and_has_one_effect(world: World) -> None:
-    services = world.worker("east")
-    for _ in range(2):
-        assert document(await accept(services, post()))["sequence"] == 0
-    assert document(await accept(world.worker("east"), post()))["sequence"] == 0
-
-    for sent in world.bus.messages("east", "in"):
-        await world.east.consumer.consume(sent)
-    assert world.amounts() == [5]
-
-
-async def test_the_same_key_in_another_session_is_another_message(world: World) -> None:
-    for session in ("acc-7", "acc-8"):
-        response = await accept(world.worker("east"), post(session=session))
-        assert (response.status_code, document(response)["sequence"]) == (202, 0)
-
-
 async def test_the_same_key_with_other_content_is_a_conflict(world: World) -> None:
     await accept(world.worker("east"), post())
 

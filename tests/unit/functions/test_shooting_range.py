@@ -38,16 +38,6 @@ def test_a_round_ends_with_its_last_attempt() -> None:
     assert len({shot["id"] for shot in report.outputs()}) == ROUND_ATTEMPTS
 
 
-def test_the_scoreboard_counts_hits_and_misses() -> None:
-    shot = {"id": "s", "game": GAME, "position": 1, "attempt": 1}
-    told = [given("board/score", kind, shot) for kind in ("range.hit", "range.missed", "range.hit")]
-
-    report = exercise(handlers, told, hash_seeds=())
-
-    assert report.state("board/score") == {"hits": 2, "misses": 1}
-    assert report.outputs() == []
-
-
 @pytest.mark.parametrize("position", [-1, 100])
 def test_a_shot_outside_the_range_is_a_fault(position: int) -> None:
     outside = given(GAME, "range.fire", {"position": position})

@@ -35,18 +35,6 @@ async def test_only_what_was_looked_for_and_is_there_is_known(world: World) -> N
         assert await duplicates.look(other) is None
 
 
-async def test_a_page_answers_for_the_messages_after_it(world: World) -> None:
-    await full(world, map(message, range(60)))
-    duplicates, calls = duplicates_of(world)
-    await duplicates.look(message(0))
-    await duplicates.look(message(1))
-
-    known = [duplicates.recall(message(n)) for n in range(42)]
-
-    assert known == [*(message(n).digest for n in range(41)), None]
-    assert dict(calls) == {"processed": 2}
-
-
 async def test_the_memory_is_bounded_and_forgets_the_oldest(world: World) -> None:
     await full(world, map(message, range(120)))
     duplicates, _ = duplicates_of(world, remembered_max=45)

@@ -230,18 +230,6 @@ def test_a_stored_state_is_read_strictly(
         reading(stored, model)
 
 
-@pytest.mark.parametrize(
-    ("model", "said"),
-    [
-        (ModelVersion("Shelf", 1), "of the model 'Shelf', and the handler wants 'Acc"),
-        (ModelVersion("Account", 2), "of version 2 of 'Account', and this app knows ver"),
-    ],
-)
-def test_another_model_and_a_newer_version_are_not_read(model: ModelVersion, said: str) -> None:
-    with pytest.raises(UnreadableState, match=said):
-        reading({"balance": 1, "owner": None}, model)
-
-
 def from_cents(old: dict[str, Any], version: int) -> Account:
     """What an account was in its first version."""
     assert version == 1
