@@ -67,33 +67,39 @@ def place_of(head: Entry | None, **made_from: Any) -> int:
     return number.sequence
 
 
+HALTED = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
+
+
 @pytest.mark.parametrize(
-    ("level", "sequence", "decision"),
+    ("newest", "arriving", "decision"),
     [
-        (2, 4, Duplicate()),
-        (2, 5, Proceed()),
-        (2, 6, Gap(expected=5)),
-        (1, 4, Duplicate()),  # a fenced producer's old message is done all the same
-        (1, 5, Fenced(level=2)),
-        (1, 6, Fenced(level=2)),
-        (3, 4, Duplicate()),
-        (3, 5, Proceed()),
-        (3, 6, Gap(expected=5)),
+        (head(), message(4, level=2), Duplicate()),
+        (head(), message(5, level=2), Proceed()),
+        (head(), message(6, level=2), Gap(expected=5)),
+        # A fenced producer's old message is done all the same.
+        (head(), message(4, level=1), Duplicate()),
+        (head(), message(5, level=1), Fenced(level=2)),
+        (head(), message(6, level=1), Fenced(level=2)),
+        (head(), message(4, level=3), Duplicate()),
+        (head(), message(5, level=3), Proceed()),
+        (head(), message(6, level=3), Gap(expected=5)),
+        (head(), message(0, group="newcomer"), Proceed()),
+        (None, message(0), Proceed()),
+        (None, message(1), Gap(expected=0)),
+        # A halted session knows its fault and makes everything else wait.
+        (HALTED, message(4, level=2), Duplicate()),
+        (HALTED, message(5, level=2), Duplicate()),
+        (HALTED, message(6, level=2), Halted(at=8)),
+        (HALTED, message(1, group="other"), Halted(at=8)),
+        (head(), PLAIN, Proceed()),
+        (None, PLAIN, Proceed()),
+        (replace(head(), parked={ARRIVALS: 2}), PLAIN, Gap(expected=0)),
     ],
 )
-def test_decision_by_owner_level_and_sequence(
-    level: int, sequence: int, decision: Decision
+def test_the_decision_follows_from_the_newest_entry_and_the_message(
+    newest: Entry | None, arriving: Message, decision: Decision
 ) -> None:
-    assert decide(head(), message(sequence, level=level)) == decision
-
-
-def test_a_new_session_begins_at_zero() -> None:
-    assert decide(None, message(0)) == Proceed()
-    assert decide(None, message(1)) == Gap(expected=0)
-
-
-def test_producer_groups_do_not_know_each_other() -> None:
-    assert decide(head(), message(0, group="newcomer")) == Proceed()
+    assert decide(newest, arriving) == decision
 
 
 def test_messages_without_a_number_take_the_places_of_their_arrival() -> None:
@@ -102,8 +108,6 @@ def test_messages_without_a_number_take_the_places_of_their_arrival() -> None:
     elsewhere = replace(waiting, halt=Halt(8, Number("bank", 0, 0)))
     retried = Resolution("retry", "Ada", "again")
 
-    assert decide(None, PLAIN) == decide(head(), PLAIN) == Proceed()
-    assert decide(waiting, PLAIN) == Gap(expected=0)
     assert place_of(None) == place_of(head()) == 0
     assert (place_of(waiting), place_of(waiting, from_parked=True)) == (2, 0)
     assert (place_of(stuck), place_of(stuck, resolution=retried)) == (3, 0)
@@ -148,15 +152,6 @@ def test_one_from_the_future_is_no_message() -> None:
 def test_a_marker_outlives_every_copy_that_is_taken() -> None:
     # Sender and worker may each be off by the slack, one ahead and one behind.
     assert marker_seconds(WINDOW) >= WINDOW + 2 * CLOCK_SLACK_SECONDS
-
-
-def test_a_halted_session_knows_its_fault_and_makes_everything_else_wait() -> None:
-    halted = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
-
-    assert decide(halted, message(4, level=2)) == Duplicate()
-    assert decide(halted, message(5, level=2)) == Duplicate()
-    assert decide(halted, message(6, level=2)) == Halted(at=8)
-    assert decide(halted, message(1, group="other")) == Halted(at=8)
 
 
 def test_the_entry_moves_only_the_cursor_of_its_message() -> None:

@@ -8,7 +8,6 @@ from shared.domain.errors import (
     InvalidClientState,
     InvalidOptions,
     NumbersExhausted,
-    ProducerDisconnected,
 )
 from shared.domain.message import OWNER_LEVEL_MAX, SEQUENCE_MAX
 from shared.domain.producer import Draft, Ledger, ProducerOptions, number_drafts
@@ -47,12 +46,6 @@ def test_old_and_new_messages_in_one_operation_keep_and_get_their_numbers() -> N
     assert (mixed.ledger.began, mixed.ledger.next) == (3, 5)
 
 
-def test_an_operation_without_news_leaves_the_ledger_as_it_was() -> None:
-    first = number_drafts(Ledger("bank"), "acc-7", drafts("a"), OPTIONS)
-
-    assert number_drafts(first.ledger, "acc-7", drafts("a"), OPTIONS).ledger == first.ledger
-
-
 def test_a_starting_number_may_be_the_next_or_where_the_newest_operation_began() -> None:
     ledger = Ledger("bank", next=9, began=6)
 
@@ -61,14 +54,6 @@ def test_a_starting_number_may_be_the_next_or_where_the_newest_operation_began()
     for start in (0, 5, 7, 8, 10):
         with pytest.raises(InvalidClientState, match="expects 9"):
             sequences(ledger, "a", options=ProducerOptions("bank", 0, start))
-
-
-def test_a_higher_level_stays_in_the_ledger() -> None:
-    raised = number_drafts(Ledger("bank"), "acc-7", drafts("a"), ProducerOptions("bank", 2)).ledger
-
-    assert raised.level == 2
-    with pytest.raises(ProducerDisconnected, match="level 2, above 1"):
-        sequences(raised, "b", options=ProducerOptions("bank", 1))
 
 
 @pytest.mark.parametrize(
