@@ -58,10 +58,21 @@ async def test_a_message_that_no_batch_of_the_size_takes_is_refused_by_name(worl
     assert len(batch) == 0
 
 
-@pytest.mark.parametrize("size", [0, -1, OPERATION_BYTES_MAX + 1])
-async def test_a_batch_of_an_impossible_size_is_refused(world: World, size: int) -> None:
-    with pytest.raises(InvalidMessage, match="a batch has 1 to"):
-        await client(world).create_batch(SESSION, max_size_in_bytes=size)
+@pytest.mark.parametrize(
+    ("session", "size", "why"),
+    [
+        (SESSION, 0, "a batch has 1 to"),
+        (SESSION, -1, "a batch has 1 to"),
+        (SESSION, OPERATION_BYTES_MAX + 1, "a batch has 1 to"),
+        ("", 1_000, "the session is empty"),
+        ("s" * 129, 1_000, "the session has 129"),
+    ],
+)
+async def test_a_batch_of_an_impossible_session_or_size_is_refused(
+    world: World, session: str, size: int, why: str
+) -> None:
+    with pytest.raises(InvalidMessage, match=why):
+        await client(world).create_batch(session, max_size_in_bytes=size)
 
 
 async def test_a_full_batch_fits_into_one_operation(world: World) -> None:
