@@ -70,18 +70,17 @@ def record(stack: Stack, course: Callable[[Stack], str]) -> None:
     region = course(stack)
     with grpc.insecure_channel(stack.cloud.contract["durable"][region]) as channel:
         stub = stubs.TaskHubSidecarServiceStub(channel)  # type: ignore[no-untyped-call]
-        until(lambda: is_over(stub, name), seconds=60, what=f"the end of {name}")
+
+        def is_over() -> bool:
+            found = stub.GetInstance(pb.GetInstanceRequest(instanceId=instance_of(name)))
+            status = found.orchestrationState.orchestrationStatus
+            return bool(status == pb.ORCHESTRATION_STATUS_COMPLETED)
+
+        until(is_over, seconds=60, what=f"the end of {name}")
         request = pb.StreamInstanceHistoryRequest(instanceId=instance_of(name))
         events = [event for chunk in stub.StreamInstanceHistory(request) for event in chunk.events]
     history = pb.OrchestratorRequest(instanceId=instance_of(name), pastEvents=events)
     (HISTORIES / f"{name}.json").write_text(MessageToJson(history, sort_keys=True) + "\n")
-
-
-def is_over(stub: stubs.TaskHubSidecarServiceStub, name: str) -> bool:
-    """Whether a saga's instance has run to its end."""
-    found = stub.GetInstance(pb.GetInstanceRequest(instanceId=instance_of(name)))
-    state = found.orchestrationState
-    return bool(state.orchestrationStatus == pb.ORCHESTRATION_STATUS_COMPLETED)
 
 
 if __name__ == "__main__":

@@ -58,25 +58,26 @@ def test_a_module_that_needs_the_settings_makes_its_handlers_from_them(package: 
     assert list(find_handlers("found", SimpleNamespace(kind="mine")).by_type) == ["mine"]
 
 
-def test_a_module_without_handlers_is_named(package: Path) -> None:
-    (package / "notes.py").write_text("handler = None")
+@pytest.mark.parametrize(
+    ("modules", "error", "named"),
+    [
+        ({"notes": "handler = None"}, ValueError, r"^found\.notes has no `handlers`"),
+        ({"broken": "import no_such_module"}, ModuleNotFoundError, "no_such_module"),
+        (
+            {name: COUNTING.format(state="One", type="count") for name in ("one", "two")},
+            ValueError,
+            r"^found\.two: two handlers for 'count'$",
+        ),
+    ],
+    ids=["without handlers", "cannot be imported", "two of one type"],
+)
+def test_a_module_that_cannot_be_used_is_named_and_not_passed_over(
+    package: Path, modules: dict[str, str], error: type[Exception], named: str
+) -> None:
+    for name, source in modules.items():
+        (package / f"{name}.py").write_text(source)
 
-    with pytest.raises(ValueError, match=r"^found\.notes has no `handlers`"):
-        find_handlers("found")
-
-
-def test_of_two_modules_with_one_type_the_second_is_named(package: Path) -> None:
-    for name in ("one", "two"):
-        (package / f"{name}.py").write_text(COUNTING.format(state=name.title(), type="count"))
-
-    with pytest.raises(ValueError, match=r"^found\.two: two handlers for 'count'$"):
-        find_handlers("found")
-
-
-def test_a_module_that_cannot_be_imported_is_not_passed_over(package: Path) -> None:
-    (package / "broken.py").write_text("import no_such_module")
-
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+    with pytest.raises(error, match=named):
         find_handlers("found")
 
 
@@ -90,16 +91,12 @@ def test_a_module_that_cannot_be_imported_is_not_passed_over(package: Path) -> N
     ids=["by default", "its level is set", "debugging is asked for"],
 )
 def test_a_request_of_an_azure_sdk_is_not_logged_unless_asked_for(
-    root_level: int, own_level: int, expected: int
+    root_level: int, own_level: int, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    root, sdks = logging.getLogger(), logging.getLogger("azure")
-    before = root.level, sdks.level
-    try:
-        root.setLevel(root_level)
-        sdks.setLevel(own_level)
-        build_app(World(handlers=Handlers()).east)
-        request_log = logging.getLogger("azure.core.pipeline.policies.http_logging_policy")
-        assert request_log.getEffectiveLevel() == expected
-    finally:
-        root.setLevel(before[0])
-        sdks.setLevel(before[1])
+    caplog.set_level(root_level)
+    caplog.set_level(own_level, "azure")
+
+    build_app(World(handlers=Handlers()).east)
+
+    request_log = logging.getLogger("azure.core.pipeline.policies.http_logging_policy")
+    assert request_log.getEffectiveLevel() == expected
