@@ -14,14 +14,14 @@ def ask(
     path: str = "",
     headers: Mapping[str, str] | None = None,
     route: Mapping[str, str] | None = None,
-    **params: str,
+    query: Mapping[str, str] | None = None,
 ) -> func.HttpRequest:
     """A request whose query and path the host has read."""
     return func.HttpRequest(
         method,
         f"http://host/api{path}",
         headers=dict(headers or {}),
-        params=params,
+        params=dict(query or {}),
         route_params=dict(route or {}),
         body=body.encode() if isinstance(body, str) else body,
     )

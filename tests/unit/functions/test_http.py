@@ -31,7 +31,7 @@ from tests.world import REGIONS, World, message
 def named(path: str, query: str | None = None) -> func.HttpRequest:
     """A request for a session by what the host hands over of its path and its query."""
     params = {} if query is None else {"session": query}
-    return ask(method="GET", route={"session": path}, **params)
+    return ask(method="GET", route={"session": path}, query=params)
 
 
 def resolution(**asked: object) -> func.HttpRequest:
@@ -39,7 +39,7 @@ def resolution(**asked: object) -> func.HttpRequest:
 
 
 async def standstills(services: Services, **asked: str) -> dict[str, Any]:
-    return document(await list_standstills(services, ask(**asked)))
+    return document(await list_standstills(services, ask(query=asked)))
 
 
 async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
@@ -97,7 +97,7 @@ async def ask_every_route_with_a_name(
             b"{}",
             headers={"Idempotency-Key": "k"},
             route={what: given, "event": "approved"},
-            **({what: name} if name else {}),
+            query={what: name} if name else {},
         )
         run = inspect.unwrap(function.get_user_function())
         needed = dict.fromkeys(inspect.signature(run).parameters, AsyncMock())
@@ -208,7 +208,7 @@ async def test_the_list_is_followed_page_by_page(world: World) -> None:
     ],
 )
 async def test_a_list_that_cannot_be_meant_is_refused(world: World, asked: dict[str, str]) -> None:
-    refused = await list_standstills(world.east, ask(**asked))
+    refused = await list_standstills(world.east, ask(query=asked))
 
     assert (refused.status_code, document(refused)["type"]) == (400, "InvalidMessage")
 
@@ -267,7 +267,7 @@ async def test_sessions_are_listed_page_by_page(world: World) -> None:
         await world.east.consumer.consume(message(0, session=session))
 
     async def page(**params: str) -> dict[str, Any]:
-        return document(await list_sessions(world.east, ask(**params)))
+        return document(await list_sessions(world.east, ask(query=params)))
 
     first = await page(prefix="a/", limit="2")
     last = await page(prefix="a/", limit="2", after=first["after"])

@@ -22,7 +22,7 @@ def post(
 ) -> func.HttpRequest:
     named = {"Idempotency-Key": key} if key else {}
     asked = {"type": "account.add"} | params
-    return ask(body, headers=named | (headers or {}), route={"session": session}, **asked)
+    return ask(body, headers=named | (headers or {}), route={"session": session}, query=asked)
 
 
 async def test_an_accepted_message_is_in_both_queues_and_says_where_to_look(world: World) -> None:

@@ -23,7 +23,7 @@ UUID = "0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a"
 
 
 def asked(page: str = "", **params: str) -> func.HttpRequest:
-    return ask(method="GET", path=f"/operate{page}", **params)
+    return ask(method="GET", path=f"/operate{page}", query=params)
 
 
 def form(fields: list[tuple[str, str]], **headers: str) -> func.HttpRequest:

@@ -79,7 +79,7 @@ class Region:
     async def ask(self, do: Any, body: str = "", *, key: str = "o-1", **asked: Any) -> Answer:
         """Status and document of an answer."""
         route = {"key": key, "event": asked.pop("event", "")}
-        answer = await do(self.stage.book(self.name), self.hub, ask(body, route=route, **asked))
+        answer = await do(self.stage.book(self.name), self.hub, ask(body, route=route, query=asked))
         return answer.status_code, json.loads(answer.get_body())
 
     async def show(self, key: str = "o-1") -> Answer:
@@ -237,7 +237,9 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
 
 async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(east: Region) -> None:
     async def read_page() -> str:
-        response = await show_saga_steps(east.stage.book(), ask(path="/operate/saga", key="o-1"))
+        response = await show_saga_steps(
+            east.stage.book(), ask(path="/operate/saga", query={"key": "o-1"})
+        )
         return response.get_body().decode()
 
     await east.stage.book().add_event("o-1", "rejected")
@@ -275,7 +277,7 @@ async def test_sagas_are_listed_by_state(east: Region) -> None:
     lists = {}
     for wanted in ("", "running", "completed", "lost"):
         asked = {"state": wanted} if wanted else {}
-        answer = await sagas.list_over_http(east.hub, ask(**asked))
+        answer = await sagas.list_over_http(east.hub, ask(query=asked))
         lists[wanted] = answer.status_code, json.loads(answer.get_body())
 
     assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]

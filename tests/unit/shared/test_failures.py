@@ -36,13 +36,16 @@ from shared.domain.failures import (
 from shared.testkit.injected_faults import CallFault, FaultPlan
 
 
+def headers_of(sub_status: int | None) -> dict[str, str]:
+    return {"x-ms-substatus": str(sub_status)} if sub_status else {}
+
+
 def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseError:
     """What the SDK raises for a status."""
-    headers = {"x-ms-substatus": str(sub_status)} if sub_status else {}
     response: Any = SimpleNamespace(
         status_code=status,
         reason="",
-        headers=headers,
+        headers=headers_of(sub_status),
         request=SimpleNamespace(url="https://account/dbs/a/colls/b/docs"),
     )
     return CosmosHttpResponseError(message="said the store", response=response)
@@ -81,7 +84,7 @@ def test_an_answer_to_a_request_or_an_operation_of_a_batch_is_one_of_the_engines
 ) -> None:
     error = answer(status, sub_status)
     in_a_batch = CosmosBatchOperationError(
-        error_index=0, headers=error.response.headers, status_code=status, message="refused"
+        error_index=0, headers=headers_of(sub_status), status_code=status, message="refused"
     )
 
     for one, is_write, expected in (
