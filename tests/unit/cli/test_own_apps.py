@@ -10,6 +10,7 @@ import pytest
 
 from cli.__main__ import main
 from cli.folders import ROOT, words_of
+from tests.unit.cli.conftest import Run
 
 pytestmark = pytest.mark.slow
 
@@ -100,43 +101,37 @@ def test_a_package_whose_packages_cannot_be_had_makes_no_zip(
     assert not (tmp_path / "dist.zip").exists()
 
 
-def test_only_a_folder_that_holds_a_package_is_replaced(
-    bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/letter.txt").write_text("dear")
-
-    assert main(["package", str(bank), "--to", str(tmp_path / "mine")]) == 2
-
-    assert "holds no package" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter.txt"]
-
-
 @pytest.mark.parametrize("name", ["Bank", "2nd", "ba/nk", "class", "b" * 41, "-x"])
 def test_a_name_that_no_module_can_have_is_refused(name: str) -> None:
     with pytest.raises(Exception, match="cannot be the name"):
         words_of(name)
 
 
-@pytest.mark.parametrize("what", ["app", "handler"])
-def test_nothing_that_is_there_is_written_over(
-    what: str, bank: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()}
-    words = [str(bank)] if what == "app" else ["bank", "--app", str(bank)]
-
-    assert main(["new", what, *words]) == 2
-
-    assert "nothing was written" in capsys.readouterr().err
-    assert {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()} == before
+def read_all(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
-    "words", [["test", "DIR"], ["package", "DIR"], ["new", "handler", "x", "--app", "DIR"]]
+    ("words", "why"),
+    [
+        (["new", "app", "BANK"], "nothing was written"),
+        (["new", "handler", "bank", "--app", "BANK"], "nothing was written"),
+        (["package", "BANK", "--to", "MINE"], "holds no package"),
+        (["test", "MINE"], "MINE is no app"),
+        (["package", "MINE"], "MINE is no app"),
+        (["new", "handler", "x", "--app", "MINE"], "MINE is no app"),
+    ],
 )
-def test_a_folder_without_an_app_is_named(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_would_write_over_something_or_is_no_app_is_refused_by_name(
+    words: list[str], why: str, bank: Path, tmp_path: Path, run: Run
 ) -> None:
-    assert main([word.replace("DIR", str(tmp_path)) for word in words]) == 2
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "letter.txt").write_text("dear")
+    before = read_all(tmp_path)
+    places = {"BANK": str(bank), "MINE": str(mine)}
 
-    assert f"{tmp_path} is no app" in capsys.readouterr().err
+    status, _, error = run(*(places.get(word, word) for word in words))
+
+    assert (status, why.replace("MINE", str(mine)) in error) == (2, True), error
+    assert read_all(tmp_path) == before

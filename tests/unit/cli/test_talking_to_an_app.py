@@ -113,15 +113,6 @@ def test_a_decision_is_about_what_was_shown_and_says_who_and_why(run: Run) -> No
     }
 
 
-def test_without_a_yes_nothing_is_decided_where_nobody_can_be_asked(run: Run) -> None:
-    with running_app(stand_still) as app:
-        status, out, error = run("--url", app.url, "skip", "--all", "--why", "w")
-
-    assert (status, "nothing was decided" in error) == (2, True)
-    assert "flight: Field required" in out
-    assert {one.method for one in app.asked} == {"GET"}
-
-
 class Typed(io.StringIO):
     """A terminal at which somebody types this."""
 
@@ -129,18 +120,21 @@ class Typed(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("typed", "ends", "asked"), [("y\n", 0, 2), ("n\n", 2, 1)])
-def test_at_a_terminal_a_decision_is_shown_and_asked_for(
-    typed: str, ends: int, asked: int, run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("typed", "ends", "asked"), [("y\n", 0, 2), ("n\n", 2, 1), (None, 2, 1)])
+def test_a_decision_is_shown_and_carried_out_where_somebody_says_yes(
+    typed: str | None, ends: int, asked: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.stdin", Typed(typed))
+    # Where there is no terminal nobody can be asked.
+    monkeypatch.setattr("sys.stdin", io.StringIO() if typed is None else Typed(typed))
 
     with running_app(stand_still) as app:
-        status, out, _ = run("--url", app.url, "retry", "N1/a", "--why", "w")
+        status, out, error = run("--url", app.url, "retry", "N1/a", "--why", "w")
 
     assert (status, len(app.asked)) == (ends, asked)
-    assert "Carry out 1?" in out
     assert '"action": "retry", "at": 4' in out
+    assert "flight: Field required" in out
+    assert ("Carry out 1?" in out) is (typed is not None)
+    assert ("nothing was decided" in error) is (ends == 2)
 
 
 @pytest.mark.parametrize(
