@@ -74,7 +74,7 @@ class Region:
 
     stage: Stage
     name: str = "east"
-    hub: Hub = field(default_factory=Hub)
+    hub: Any = field(default_factory=Hub)
 
     async def ask(self, do: Any, body: str = "", *, key: str = "o-1", **asked: Any) -> Answer:
         """Status and document of an answer."""
