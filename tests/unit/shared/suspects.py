@@ -1,11 +1,8 @@
 """Handlers of an account, good ones and such as break what they promise."""
 
 import asyncio
-import datetime
 import itertools
 import logging
-import random
-import secrets
 import time
 import uuid
 from collections.abc import Callable
@@ -72,13 +69,6 @@ def good(account: Account, body: Amount, context: Context) -> Handled[Account]:
     return noting(account, body, stable)
 
 
-with_uuid = telling(uuid.uuid4)
-with_secret = telling(secrets.token_hex)
-with_chance = telling(lambda: random.randint(1, 6))
-with_clock = telling(lambda: datetime.datetime.now(datetime.UTC))
-with_hidden_id = telling(Stamped)
-with_file = telling(lambda: next(open(__file__)))  # noqa: PTH123, SIM115 - as a handler may
-with_hash = telling(lambda: hash("text"))
 counting = telling(lambda: next(counter))
 # It goes through a set in the set's own order.
 listers = of(telling(lambda: ",".join(COLOURS)))

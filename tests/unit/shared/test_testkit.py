@@ -1,40 +1,44 @@
 """The test kit finds handlers that do not keep what they promise, and says what to do."""
 
+import random
 import re
-from collections.abc import Sequence
+import secrets
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from shared.domain.handler import Handle, Handled, Handlers, Kind, OnFault, Output
+from shared.domain.handler import Handled, Handlers, Kind, OnFault, Output
 from shared.testkit import Found, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
 from shared.testkit.regions import TwoRegions
 from tests.unit.shared import suspects
-from tests.unit.shared.suspects import Note, Stamped, good, of, three
+from tests.unit.shared.suspects import Note, Stamped, good, of, telling, three
 from tests.world import Account, Amount
 
 
 @pytest.mark.parametrize(
-    ("handle", "culprit", "advice"),
+    ("find", "culprit", "advice"),
     [
-        (suspects.with_uuid, "uuid.uuid4()", "context.new_id()"),
-        (suspects.with_chance, "random.randint()", "context.random"),
-        (suspects.with_secret, "secrets.token_bytes()", "context.random"),
-        (suspects.with_clock, "datetime.now()", "context.now"),
-        (suspects.with_hidden_id, "uuid.uuid4()", "context.new_id()"),
-        (suspects.with_file, "open()", "context.captured"),
-        (suspects.with_hash, "hash()", "hashlib"),
+        (uuid.uuid4, "uuid.uuid4()", "context.new_id()"),
+        (lambda: random.randint(1, 6), "random.randint()", "context.random"),
+        (secrets.token_hex, "secrets.token_bytes()", "context.random"),
+        (lambda: datetime.now(UTC), "datetime.now()", "context.now"),
+        (Stamped, "uuid.uuid4()", "context.new_id()"),
+        (lambda: next(open(__file__)), "open()", "context.captured"),  # noqa: PTH123, SIM115
+        (lambda: hash("text"), "hash()", "hashlib"),
     ],
 )
 @pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
 def test_what_differs_from_run_to_run_is_named_with_what_to_use_instead(
-    handle: Handle, culprit: str, advice: str, kind: Kind
+    find: Callable[[], object], culprit: str, advice: str, kind: Kind
 ) -> None:
     with pytest.raises(Found) as found:
-        exercise(of(handle, kind), three())
+        exercise(of(telling(find), kind), three())
 
     assert "message 1 of 'acc-7' (add) calls" in str(found.value)
     assert culprit in str(found.value)
