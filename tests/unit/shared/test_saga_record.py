@@ -1,12 +1,11 @@
 """The saga's own session, message by message; tests/scenarios has what comes at the wrong time."""
 
-import json
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.handler import Context, HandlerInput, HandlerResult, Handlers
+from shared.domain.handler import Context, HandlerInput, Handlers
 from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, SagaState, Stage, Step
@@ -50,28 +49,15 @@ def ending(state: SagaState) -> Message:
     return end_message(SagaEnd(key="t-1", state=state, outcomes={}, reason="why"), AT)
 
 
-def one(state: Json, message: Message) -> HandlerResult:
-    return run_pure(kinds.handlers.of(message.type), HandlerInput(state), message)
-
-
 def told(*messages: Message) -> tuple[SagaRecord, list[str | None]]:
     """The record after these messages, and why each was refused."""
     state: Json = {}
     refused = []
     for message in messages:
-        result = one(state, message)
+        result = run_pure(kinds.handlers.of(message.type), HandlerInput(state), message)
         state = result.state
         refused.append((result.answer or {}).get("refused"))
     return SagaRecord.model_validate(state), refused
-
-
-def test_a_start_keeps_plan_kind_and_time() -> None:
-    record, refused = told(START)
-
-    assert refused == [None]
-    assert (record.state, record.kind, record.at) == (SagaState.RUNNING, "trip.book", AT)
-    assert record.plan is not None
-    assert record.plan.steps[0].do.session == "place:rome"
 
 
 def test_events_are_kept_once_and_in_order_before_and_after_the_start() -> None:
@@ -91,17 +77,6 @@ def test_the_first_end_stands_and_none_comes_before_a_start() -> None:
 
     assert refused == [None] * 3
     assert (record.state, record.reason) == (SagaState.COMPENSATED, "why")
-
-
-@pytest.mark.parametrize("state", [state for state in SagaState if state.is_end])
-def test_only_an_end_that_needs_a_person_is_told_outside(state: SagaState) -> None:
-    begun = one({}, START).state
-
-    sent = [m for parcel in one(begun, ending(state)).batches for m in parcel.messages]
-
-    assert [json.loads(message.body)["state"] for message in sent] == (
-        [state.value] if state.needs_a_person else []
-    )
 
 
 def test_kinds_are_told_from_what_else_a_saga_takes() -> None:
