@@ -47,6 +47,27 @@ def threads() -> list[str]:
     return [t.name for t in threading.enumerate() if t.name.startswith("lockstep-producer")]
 
 
+def test_many_threads_publish_to_their_sessions_and_to_one_they_share() -> None:
+    office = Office()
+
+    def work(thread: int) -> list[int | None]:
+        own = messages(thread, 20)
+        for message in own:
+            producer.send([message], session=f"s-{thread}")
+        shared = [SessionMessage(f"shared-{thread}-{n}", "t", "{}") for n in range(5)]
+        producer.send(shared, session="shared")
+        first = shared[0].published_sequence_number or 0
+        assert [m.published_sequence_number for m in shared] == list(range(first, first + 5))
+        return [m.published_sequence_number for m in own]
+
+    with BlockingProducer(office.open) as producer, ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [list(range(20))] * 8
+
+    arrived = [m for m in office.world.bus.messages("east", "in") if m.session == "shared"]
+    assert [m.number.sequence for m in arrived if m.number] == list(range(40))
+    assert (office.closed, threads()) == (1, [])
+
+
 def test_batches_and_properties_work_as_they_do_with_asyncio() -> None:
     with BlockingProducer(Office().open) as producer:
         batch = producer.create_batch("acc-7", max_size_in_bytes=10_000)
