@@ -14,9 +14,9 @@ from cli.errors import print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
+from cli.running import run_program
 from cli.send import publish, send_one, sweep
 from cli.up import keep_app_up
-from proof.testbed.command import run_program
 
 app = typer.Typer(
     help=__doc__,

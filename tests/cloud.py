@@ -5,11 +5,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from cli.regions import CONFIG
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from shared.settings import Settings
-
-CONFIG = Path(__file__).parents[1] / "local.config.json"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cli.regions import CONFIG
 from proof.testbed.cloud import CALLS_SETTING
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,6 +24,12 @@ class System:
     queue: str
     settings: dict[str, str] = field(default_factory=dict)
     batch_documents: int | None = None
+
+    @property
+    def config(self) -> Path:
+        """The configuration of its cloud: the product's unless it has its own."""
+        own = self.app / CONFIG.name
+        return own if own.exists() else CONFIG
 
 
 NO_CLOCKWORK = {f"AzureWebJobs_{timer}_Disabled": "true" for timer in ("sweep", "compact")}

@@ -6,16 +6,11 @@ from functools import partial
 from heapq import merge
 from itertools import takewhile
 
+from cli.running import run_program
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.plan import plan_degradations, plan_outages
 from proof.chaos.run import check_run, run
-from proof.testbed.command import (
-    exit_status,
-    parse_count,
-    parse_positive,
-    resolve_path,
-    run_program,
-)
+from proof.testbed.command import exit_status, parse_count, parse_positive, resolve_path
 
 DESCRIPTION = """\
 Sends real flights with the product's producer through both regions, on Azure on this machine with

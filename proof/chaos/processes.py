@@ -11,18 +11,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from cli.cloud import SECONDARY_DELAY_SECONDS, app_settings
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess, reserve_ports
 from proof.chaos.messages import BUSES_SETTING, EFFECTS_QUEUE, FULL_RATE_SIGNAL, RUNS_SETTING
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.testbed.apps import compose_app
-from proof.testbed.cloud import (
-    CALLS_SETTING,
-    ROOT,
-    SECONDARY_DELAY_SECONDS,
-    app_settings,
-    running_cloud,
-)
+from proof.testbed.cloud import CALLS_SETTING, ROOT, running_cloud
 
 APP = Path(__file__).parent / "app"
 # How old an entry is before it may be compacted, and how often that is done: P8 in minutes.

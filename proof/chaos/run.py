@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cli.running import DirectoryRefused, run_directory
 from local.testing.cloud import CloudProcess
 from local.testing.control import ControlRefused, count_operations
 from proof.chaos import processes
@@ -20,7 +21,6 @@ from proof.chaos.progress import RunLog, RunProgress, tell
 from proof.chaos.records import Record, RecordFollower, read_lines
 from proof.chaos.report import format_report
 from proof.chaos.workload import write_workload
-from proof.testbed.command import DirectoryRefused, run_directory
 from proof.testbed.journal import read_work
 from proof.testbed.sampling import CloudSample, take_sample
 

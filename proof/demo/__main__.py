@@ -4,15 +4,10 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from functools import partial
 
+from cli.running import run_program
 from proof.demo.options import DemoOptions
 from proof.demo.run import run
-from proof.testbed.command import (
-    exit_status,
-    parse_count,
-    parse_positive,
-    resolve_path,
-    run_program,
-)
+from proof.testbed.command import exit_status, parse_count, parse_positive, resolve_path
 
 DESCRIPTION = """\
 Feeds real flights to two regions with Spark, kills the primary region half-way, brings it back,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from proof.testbed.command import DirectoryRefused, run_directory
+from cli.running import DirectoryRefused, run_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil, floor
 
+from cli.cloud import SECONDARY_DELAY_SECONDS
 from proof.demo.result import DemoResult
 from proof.testbed.charts import (
     REGION_COLOURS,
@@ -12,7 +13,6 @@ from proof.testbed.charts import (
     draw_stacked_bars,
     mark_outage,
 )
-from proof.testbed.cloud import SECONDARY_DELAY_SECONDS
 from proof.testbed.pages import TERMS, ReportPage, ReportRow
 from proof.testbed.sampling import SampleTimeline, count_by_second, format_time
 

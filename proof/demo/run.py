@@ -10,6 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cli.cloud import KEY, app_settings, keep_up, prepare_cloud, tell_how_to_reach
+from cli.regions import CONFIG
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from local.testing.control import Counters
@@ -20,12 +22,10 @@ from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed import flights
-from proof.testbed.cloud import ROOT, app_settings
+from proof.testbed.cloud import ROOT
 from proof.testbed.faults import region_down, run_in_background
 from proof.testbed.following import LineFollower
 from proof.testbed.journal import JournalWork, read_work
-from proof.testbed.kept import KEY, keep_up, tell_how_to_reach
-from proof.testbed.regions import prepare_cloud
 from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
 
 POLL_SECONDS = 0.5
@@ -125,7 +125,7 @@ def run(options: DemoOptions) -> int:
             raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(
-            prepare_cloud(ROOT, ROOT / "local.config.json", options.more_regions, options.data)
+            prepare_cloud(ROOT, CONFIG, options.more_regions, options.data)
         )
         for host in cloud.contract["hosts"].values():
             watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"

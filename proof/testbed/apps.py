@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cli.regions import CONFIG
 from proof.testbed.cloud import ROOT
 
 
@@ -21,8 +22,8 @@ def compose_app(
     directory.mkdir(parents=True, exist_ok=True)
     shutil.copy(source / "function_app.py", directory)
     shutil.copy(ROOT / "host.json", directory)
-    config = json.loads((ROOT / "local.config.json").read_text(encoding="utf-8"))
+    config = json.loads(CONFIG.read_text(encoding="utf-8"))
     values = config["Hosts"]["Values"]
     config["Hosts"]["Values"] = {k: v for k, v in values.items() if "{durable" not in v}
     text = json.dumps(adapt(config), indent=2)
-    (directory / "local.config.json").write_text(text, encoding="utf-8")
+    (directory / CONFIG.name).write_text(text, encoding="utf-8")

@@ -8,10 +8,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from cli.cloud import app_settings
 from local.testing.answers import KEY, request
 from local.testing.cloud import CloudProcess
 from local.testing.control import count_operations
-from proof.testbed.cloud import app_settings, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.faults import components_down, hosts_killed
 from shared.domain.journal import Status
 from shared.domain.message import Message, Number, derive_id, digest_content

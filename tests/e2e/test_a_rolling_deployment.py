@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT, package_app
+from cli.regions import CONFIG
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.message import Message
@@ -88,7 +89,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     old, folder = os.environ.get("LOCKSTEP_OLD_APP"), tmp_path / "app"
     package_app(ROOT, tmp_path / "old")
     shutil.copytree(old or tmp_path / "old", folder, ignore=shutil.ignore_patterns(".*"))
-    config = ("--config", str(ROOT / "local.config.json"))
+    config = ("--config", str(CONFIG))
     with running_cloud("--app", str(folder), *config, logs=tmp_path, settings=DELAY) as cloud:
         yield Stack(cloud)
 

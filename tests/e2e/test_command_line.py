@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
+from cli.cloud import KEY
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from proof.testbed.kept import KEY
 from shared.domain.message import Message, derive_id
 from tests.e2e.stack import REGIONS, Stack, broken, status
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from cli.cloud import app_settings
 from local.testing.patience import Patience, PatienceExhausted, until
-from proof.testbed.cloud import app_settings, running_cloud
+from proof.testbed.cloud import running_cloud
 from proof.testbed.faults import hosts_killed
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult

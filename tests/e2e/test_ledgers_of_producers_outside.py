@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cli.cloud import app_settings
+from cli.regions import CONFIG
 from local.testing.patience import until
-from proof.testbed.cloud import app_settings, running_cloud
+from proof.testbed.cloud import running_cloud
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Settings
 from shared.wiring import open_producer
@@ -20,10 +22,10 @@ OWN = {"LOCKSTEP_LEDGERS": "ledgers"}
 async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds_none(
     tmp_path: Path,
 ) -> None:
-    config = json.loads((ROOT / "local.config.json").read_text())
+    config = json.loads(CONFIG.read_text())
     (journal,) = [c for c in config["Cosmos"]["Containers"] if c["Name"] == "journal"]
     config["Cosmos"]["Containers"].append({**journal, "Name": "ledgers"})
-    path = tmp_path / "local.config.json"
+    path = tmp_path / CONFIG.name
     path.write_text(json.dumps(config))
     settings = {**OWN, "LOCKSTEP_SWEEP_SCHEDULE": "*/2 * * * * *"}
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.folders import ROOT, write_app
+from cli.folders import write_app
+from cli.regions import CONFIG
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from tests.e2e.stack import Stack
@@ -56,7 +57,7 @@ def give_up(order: Order, body: Nothing, context: Context) -> Order:
 def stack(tmp_path: Path) -> Iterator[Stack]:
     write_app(tmp_path / "app")
     (tmp_path / "app/handlers/app.py").write_text(HANDLERS)
-    config = ("--config", str(ROOT / "local.config.json"))
+    config = ("--config", str(CONFIG))
     settings = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "1"}
     with running_cloud(
         "--app", str(tmp_path / "app"), *config, logs=tmp_path / "logs", settings=settings

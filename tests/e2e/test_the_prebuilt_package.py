@@ -13,11 +13,11 @@ from zipfile import ZipFile
 import pytest
 
 from cli.__main__ import main
+from cli.cloud import FLIGHT
 from cli.folders import PACKAGES, ROOT
 from local.testing.answers import KEY, request
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
-from proof.testbed.kept import FLIGHT
 from tests.e2e.stack import Stack, effects
 from tests.infra.test_package import needed_with, pins
 

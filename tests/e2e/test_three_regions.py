@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from cli.failures import CommandFailed
+from cli.regions import CONFIG, keep_config
 from local.testing.patience import until
 from proof.testbed.cloud import ROOT, running_cloud
-from proof.testbed.command import RunFailed
-from proof.testbed.regions import keep_config
 from tests.e2e.stack import Stack, assert_once_and_in_order, flights, shot
 
 pytestmark = pytest.mark.e2e
-
-CONFIG = ROOT / "local.config.json"
 
 
 @pytest.fixture
@@ -43,12 +41,12 @@ async def test_three_copies_have_one_effect_and_its_output_reaches_three_regions
 
 @pytest.mark.parametrize("name", ["North", "", "southeast2", "north-2"])
 def test_what_cannot_name_a_region_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(RunFailed, match="cannot name a region"):
+    with pytest.raises(CommandFailed, match="cannot name a region"):
         keep_config(CONFIG, [name], tmp_path)
 
 
 def test_a_run_does_not_go_on_with_other_regions_than_it_began_with(tmp_path: Path) -> None:
     keep_config(CONFIG, ["north"], tmp_path)
 
-    with pytest.raises(RunFailed, match="begun with the regions east, west, north and not"):
+    with pytest.raises(CommandFailed, match="begun with the regions east, west, north and not"):
         keep_config(CONFIG, [], tmp_path)

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from cli.regions import CONFIG
 from tests.infra.bicep import INFRA, read
 from tests.infra.evaluation import Resource, Template
 
@@ -50,7 +51,7 @@ LOCAL_SETTINGS = {"LOCAL_DURABLE_ADDRESS"}
 
 
 def local_config() -> dict[str, Any]:
-    return dict(load(ROOT / "local.config.json"))
+    return dict(load(CONFIG))
 
 
 def load(path: Path) -> Any:

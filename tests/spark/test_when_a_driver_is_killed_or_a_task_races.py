@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from cli.cloud import app_settings
 from local.testing.patience import run_patiently, until, wait_for_end
-from proof.testbed.cloud import app_settings
 from spark import feed, reconcile
 from spark.feeding import dataframe as feeding
 from spark.send.datasource import EventWriter

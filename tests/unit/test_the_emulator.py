@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import local
+from cli.regions import CONFIG
 from local.config import load_config
 from local.functions_host.config.host_json import load
 from tests.infra.test_package import needed_with, pins
@@ -37,7 +38,7 @@ def test_whatever_it_needs_has_one_version_that_it_accepts() -> None:
 
 def test_our_own_host_and_configuration_are_honoured() -> None:
     limits = load(ROOT, {})
-    config = load_config(ROOT / "local.config.json")
+    config = load_config(CONFIG)
 
     own = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]
     assert limits.service_bus.max_concurrent_sessions == own["maxConcurrentSessions"]

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from cli.running import run_program
 from proof.bench.counts.waves import (
     SESSIONS,
     VISIT_MESSAGES,
@@ -20,7 +21,7 @@ from proof.bench.counts.waves import (
 from proof.bench.counts.whole_way import count_whole_way
 from proof.bench.load import BODY_BYTES
 from proof.bench.systems import CLAIM_AND_UPDATE, ONE_CALL, OURS, READ_BATCH_MARK
-from proof.testbed.command import exit_status, run_program, show_progress
+from proof.testbed.command import exit_status, show_progress
 
 AIM_MISSED = 1
 # Counts are exact, but the mean of a wave is a quotient.

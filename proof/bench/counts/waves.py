@@ -238,7 +238,7 @@ def count_backlog(system: System) -> MessageCosts:
 @contextmanager
 def running_waves(system: System) -> Iterator[MessageWaves]:
     with ExitStack() as stack:
-        app = ("--app", str(system.app))
+        app = ("--app", str(system.app), "--config", str(system.config))
         cloud = stack.enter_context(running_cloud(*app, settings=system.settings))
         # The containers that hold what messages leave behind.
         names = [name for name in cloud.contract["containers"] if name != LEASES_CONTAINER]

@@ -22,6 +22,7 @@ import azure.functions as func
 from azure.functions.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from cli.regions import CONFIG
 from functions.handlers import orders, tracking
 from functions.triggers.receive import build_receive_blueprint
 from local.cloud import Cloud, CloudOptions
@@ -40,7 +41,7 @@ PRODUCT = ("functions", "shared")
 BROKER = ("emulator/local",)
 WARM_UPS = 2
 SENDS = 5
-CONFIG = ROOT / "local.config.json"
+
 MONITORING = sys.monitoring
 TOOL = MONITORING.PROFILER_ID
 # Called as soon as the store has the entry.

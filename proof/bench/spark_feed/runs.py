@@ -15,8 +15,9 @@ from time import monotonic
 
 import psutil
 
+from cli.cloud import app_settings
 from local.testing.cloud import CloudProcess
-from proof.testbed.cloud import ROOT, app_settings, running_cloud
+from proof.testbed.cloud import ROOT, running_cloud
 from proof.testbed.command import RunFailed
 
 QUEUE = "lockstep"

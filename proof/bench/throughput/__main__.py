@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
+from cli.running import run_program
 from proof.bench.systems import CLAIM_AND_UPDATE, EMPTY, ONE_CALL, OURS, SYSTEMS, System
 from proof.bench.throughput import consuming
 from proof.bench.throughput.consuming import (
@@ -28,7 +29,7 @@ from proof.bench.throughput.consuming import (
     with_host,
 )
 from proof.bench.throughput.sparse import LOAD_SECONDS, SESSIONS, measure_lateness
-from proof.testbed.command import exit_status, parse_count, run_program, show_progress
+from proof.testbed.command import exit_status, parse_count, show_progress
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 BARE_AIM, PATTERN_AIM = 0.7, 3.0

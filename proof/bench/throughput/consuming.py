@@ -148,8 +148,8 @@ def running_system(system: System, app: Path | None) -> Iterator[Consumption]:
     """Run a system's cloud, with an app for the host of its primary region, or without any host."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
-        config = directory / "local.config.json"
-        document = json.loads((system.app / "local.config.json").read_text())
+        config = directory / system.config.name
+        document = json.loads(system.config.read_text())
         # A host in the first region only.
         del document["Hosts"]["Regions"][1:]
         config.write_text(json.dumps(document))

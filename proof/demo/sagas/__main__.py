@@ -13,13 +13,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cli.running import run_program
 from local.testing.cloud import CloudProcess
 from proof.demo.sagas.checker import SagaJournals
 from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed.cloud import running_cloud
-from proof.testbed.command import exit_status, parse_positive, resolve_path, run_program
+from proof.testbed.command import exit_status, parse_positive, resolve_path
 from proof.testbed.faults import region_down
 from proof.testbed.journal import read_work
 from proof.testbed.sampling import CloudSample, take_sample

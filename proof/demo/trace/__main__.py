@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cli.cloud import KEY
+from cli.running import run_program
 from local.testing.cloud import CloudProcess
 from local.testing.control import request_json
 from proof.testbed.charts import COLOURS, REGION_COLOURS, draw_chart
 from proof.testbed.cloud import running_cloud
 from proof.testbed.collector import CollectedSpan, Collector, running_collector
-from proof.testbed.command import RunFailed, exit_status, run_program
+from proof.testbed.command import RunFailed, exit_status
 from proof.testbed.faults import region_down, run_in_background
-from proof.testbed.kept import KEY
 
 GAME = "alice"
 SCOPE = "lockstep"

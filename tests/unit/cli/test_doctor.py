@@ -10,6 +10,7 @@ import pytest
 
 from cli.doctor import ADVICE, HOST_SETTING, check_host, check_settings
 from cli.folders import ROOT
+from cli.regions import CONFIG
 from shared.domain.failures import FAILURE_RULES, FailureClass
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_app import Asked, running_app
@@ -19,7 +20,7 @@ type Values = dict[str, str]
 
 def sound_values() -> Values:
     """The settings of a region, as the local configuration has them."""
-    values: Values = json.loads((ROOT / "local.config.json").read_text())["Hosts"]["Values"]
+    values: Values = json.loads(CONFIG.read_text())["Hosts"]["Values"]
     return values | {"LOCKSTEP_REGION": "east", "LOCKSTEP_COSMOS_LOCATIONS": ""}
 
 

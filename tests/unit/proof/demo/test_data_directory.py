@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.running import DirectoryRefused
 from proof.demo.options import DemoOptions, note_feed
-from proof.testbed.command import DirectoryRefused
 
 
 def options(

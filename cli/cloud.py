@@ -5,18 +5,21 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from local.testing.cloud import CloudProcess
+from cli.failures import CommandFailed
+from cli.regions import keep_config
+from local.testing.cloud import CloudProcess, running_cloud
 from local.testing.control import ControlRefused
-from proof.testbed.cloud import app_settings
-from proof.testbed.command import RunFailed
 
 # The key of the local Functions host.
 KEY = "lockstep-local"
+# How long after the first region's copy of a message the others' become visible.
+SECONDARY_DELAY_SECONDS = 5
 POLL_SECONDS = 0.5
 # What a change of means new code, or new limits.
 RELOADED = frozenset({".py", ".html", ".json"})
@@ -32,12 +35,12 @@ class SampleMessage:
 
     @classmethod
     def read(cls, path: Path) -> "SampleMessage":
-        """Read the message in a file `{"session", "type", "body"}`; raises RunFailed."""
+        """Read the message in a file `{"session", "type", "body"}`; raises CommandFailed."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             return cls(str(document["session"]), str(document["type"]), dict(document["body"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunFailed(
+            raise CommandFailed(
                 f"{path} holds no message with session, type and body: {error}"
             ) from None
 
@@ -53,6 +56,39 @@ FLIGHT = SampleMessage(
         "at": "2013-01-01T05:17:00",
     },
 )
+
+
+def prepare_cloud(
+    app: Path, config: Path, more: Sequence[str], directory: Path
+) -> AbstractContextManager[CloudProcess]:
+    """Run a cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
+
+    The other regions see copies sooner than by default. Raises as `keep_config` does before
+    anything starts, and ChildFailed in the block when the cloud does not become ready.
+    """
+    kept = keep_config(config, more, directory)
+    return running_cloud(
+        *("--app", str(app), "--config", str(kept), "--data", str(directory / "cloud")),
+        logs=directory / "logs",
+        settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
+    )
+
+
+def app_settings(served: CloudProcess) -> dict[str, str]:
+    """Return the settings by which an app outside the hosts, such as a sender, reaches a cloud."""
+    buses, containers = served.contract["servicebus"], served.contract["containers"]
+    return {
+        "LOCKSTEP_REGIONS": ",".join(buses),
+        "LOCKSTEP_REGION": next(iter(buses)),
+        "LOCKSTEP_QUEUE": served.queue,
+        "LOCKSTEP_OUTPUT_QUEUE": "lockstep-out",
+        "LOCKSTEP_DATABASE": served.contract["cosmos"]["database"],
+        "LOCKSTEP_JOURNAL": containers["journal"],
+        "LOCKSTEP_LEASES": containers["leases"],
+        "LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS),
+        "Cosmos": served.cosmos_connection,
+        **{f"ServiceBus_{region}": text for region, text in buses.items()},
+    }
 
 
 def tell_how_to_reach(cloud: CloudProcess, sample: SampleMessage = FLIGHT) -> None:

@@ -1,41 +1,24 @@
-"""A local cloud with more regions than its configuration names."""
+"""The configuration of Azure on one machine, with more regions than it names."""
 
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from local.testing.cloud import CloudProcess
-from proof.testbed.cloud import SECONDARY_DELAY_SECONDS, running_cloud
-from proof.testbed.command import RunFailed
+from cli.failures import CommandFailed
 
+# Two regions, for an app that has no file of this name.
+CONFIG = Path(__file__).with_name("local.config.json")
 # A storage account in Azure carries it.
 NAME_MAX = 9
-
-
-def prepare_cloud(
-    app: Path, config: Path, more: Sequence[str], directory: Path
-) -> AbstractContextManager[CloudProcess]:
-    """Run a cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
-
-    The other regions see copies sooner than by default. Raises as `keep_config` does before
-    anything starts, and ChildFailed in the block when the cloud does not become ready.
-    """
-    kept = keep_config(config, more, directory)
-    return running_cloud(
-        *("--app", str(app), "--config", str(kept), "--data", str(directory / "cloud")),
-        logs=directory / "logs",
-        settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
-    )
 
 
 def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:
     """Write what a run's cloud is made of into its directory, with further regions.
 
-    Raises RunFailed for a name that cannot be one, and where an earlier run had other regions: its
-    journal knows them.
+    Raises CommandFailed for a name that cannot be one, and where an earlier run had other regions:
+    its journal knows them.
     """
     grown, kept = add_regions(json.loads(config.read_text("utf-8")), more), directory / config.name
     names = grown["Hosts"]["Regions"]
@@ -43,7 +26,7 @@ def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:
         before = json.loads(kept.read_text("utf-8"))["Hosts"]["Regions"]
         if before != names:
             text = f"{directory} was begun with the regions {', '.join(before)}"
-            raise RunFailed(f"{text} and not {', '.join(names)}; use --fresh or --data")
+            raise CommandFailed(f"{text} and not {', '.join(names)}; use --fresh or --data")
     kept.write_text(json.dumps(grown, indent=2), encoding="utf-8")
     return kept
 
@@ -51,7 +34,7 @@ def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:
 def add_regions(config: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Return a configuration with a namespace, a host and settings more for each name.
 
-    Raises RunFailed for a name that is there already or cannot be one.
+    Raises CommandFailed for a name that is there already or cannot be one.
     """
     grown = deepcopy(config)
     namespaces, hosts = grown["UserConfig"]["Namespaces"], grown["Hosts"]
@@ -59,9 +42,9 @@ def add_regions(config: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         if not (name.isascii() and name.isalnum() and name.islower() and len(name) <= NAME_MAX):
             text = f"at most {NAME_MAX} lower-case letters and digits"
-            raise RunFailed(f"{name!r} cannot name a region: {text}")
+            raise CommandFailed(f"{name!r} cannot name a region: {text}")
         if name in hosts["Regions"]:
-            raise RunFailed(f"there is a region {name} already")
+            raise CommandFailed(f"there is a region {name} already")
         namespaces.append({**deepcopy(namespaces[0]), "Name": name})
         hosts["Regions"].append(name)
         values["LOCKSTEP_REGIONS"] += f",{name}"
