@@ -1,8 +1,9 @@
 """`lockstep`: make an app, run it on this machine, and look after one that runs."""
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Never
 
 import typer
 
@@ -12,11 +13,10 @@ from cli.display import tell
 from cli.doctor import doctor
 from cli.errors import print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
-from cli.folders import ROOT, package_app, prebuild_package, run_tests, write_app, write_handler
+from cli.folders import package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.running import run_program
 from cli.send import publish, send_one, sweep
-from cli.up import keep_app_up
 
 app = typer.Typer(
     help=__doc__,
@@ -105,9 +105,7 @@ def package_folder(
 
 @app.command("up", rich_help_panel=MAKE)
 def up(
-    folder: Annotated[
-        Path | None, typer.Option("--app", metavar="DIR", help="where function_app.py is")
-    ] = None,
+    folder: AppFolder = Path(),
     data: Annotated[Path, typer.Option(help="keeps queues, journal and logs")] = Path(".up"),
     fresh: Annotated[bool, typer.Option("--fresh", help="delete earlier data first")] = False,
     reload: Annotated[
@@ -119,8 +117,14 @@ def up(
     ] = None,
 ) -> None:
     """Start Azure on this machine with the app in both regions, and say how to reach it."""
-    here = Path() if Path("function_app.py").exists() else ROOT
-    keep_app_up(folder or here, data, add_region or [], is_fresh=fresh, reloads=reload)
+    if find_spec("local") is None:
+        raise CommandFailed(
+            "Azure on one machine is not installed: it is the extra emulator, in a checkout of"
+            " Lockstep `pip install ./emulator`"
+        )
+    from cli.up import keep_app_up
+
+    keep_app_up(folder, data, add_region or [], is_fresh=fresh, reloads=reload)
 
 
 # By what they are for, as --help shows them.
@@ -167,5 +171,10 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run() -> Never:
+    """Run the command of the shell's words, and end the process with its exit status."""
     run_program(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -19,7 +19,7 @@ import typer
 from cli.client import AppClient, AppRefused, NotReached
 from cli.display import print_json, print_table
 from cli.failures import REFUSED, Misuse, NoAnswer
-from cli.folders import ROOT
+from cli.folders import REQUIREMENTS
 from cli.look import AsJson, client_of
 from shared.settings import SETTINGS, InvalidSettings, Settings
 
@@ -237,13 +237,13 @@ def doctor(
     settings: Annotated[
         Path | None, typer.Option(help="settings of the app, as JSON (default: the environment)")
     ] = None,
-    folder: Annotated[Path, typer.Option("--app", help="where host.json is")] = ROOT,
+    folder: Annotated[Path, typer.Option("--app", help="where host.json is")] = Path(),
     as_json: AsJson = False,
 ) -> None:
     """Check settings, host.json, versions, and the apps of LOCKSTEP_URL with queues and roles."""
     values = read_values(settings) if settings else dict(os.environ)
     checked, skipped = ["versions"], []
-    findings = list(check_versions(ROOT / "requirements.txt"))
+    findings = list(check_versions(REQUIREMENTS))
     if settings or any(one.name in values for one in SETTINGS):
         checked.append("settings")
         findings += check_settings(values)
@@ -254,11 +254,14 @@ def doctor(
     else:
         skipped.append("settings: there are none in the environment, and --settings names no file")
     host = folder / "host.json"
-    try:
-        findings += check_host(json.loads(host.read_text(encoding="utf-8")), values)
-        checked.append("host.json")
-    except (OSError, ValueError) as error:
-        findings.append(Finding("host.json", f"{host}: {error}", "lockstep new app writes one"))
+    if folder == Path() and not host.exists():
+        skipped.append("host.json: there is none here, and --app names no folder")
+    else:
+        try:
+            findings += check_host(json.loads(host.read_text(encoding="utf-8")), values)
+            checked.append("host.json")
+        except (OSError, ValueError) as error:
+            findings.append(Finding("host.json", f"{host}: {error}", "lockstep new app writes one"))
     try:
         findings += check_apps(client_of(context))
         checked.append("apps, key, queues and roles")

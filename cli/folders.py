@@ -11,10 +11,17 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from cli.failures import CommandFailed, Misuse
 
+# Where Lockstep is: a checkout, or what pip made of one.
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATES = Path(__file__).parent / "templates"
+# Files of the root of a checkout, which an installed Lockstep has here alone: links in a checkout.
+SHIPPED = Path(__file__).parent / "shipped"
+REQUIREMENTS = SHIPPED / "requirements.txt"
 # What every app has of Lockstep when it is deployed.
-SHIPPED = ("functions", "shared", "lockstep.py", "requirements.txt", "LICENSE", "host.json")
+PARTS = (
+    *(ROOT / name for name in ("functions", "shared", "lockstep.py")),
+    *(REQUIREMENTS, SHIPPED / "LICENSE", SHIPPED / "host.json"),
+)
 # Where the Functions worker looks for an app's packages, and the machines that they are for: those
 # of Flex Consumption, whatever this one is.
 PACKAGES = ".python_packages/lib/site-packages"
@@ -25,7 +32,7 @@ MACHINES = (
 MARKER = ".lockstep-package"
 # What an app's own folder holds for its makers only.
 LEFT_OUT = shutil.ignore_patterns(
-    *(".*", "__pycache__", "tests", "conftest.py", "sample.json", "local.config.json", "*.md")
+    *(".*", "__pycache__", "tests", "pyproject.toml", "sample.json", "local.config.json", "*.md")
 )
 
 
@@ -46,7 +53,7 @@ def write_app(folder: Path) -> list[Path]:
     for template in sorted((TEMPLATES / "app").rglob("*.txt")):
         path = folder / template.relative_to(TEMPLATES / "app").with_suffix("")
         written.append(write_file(path, template, words))
-    shutil.copy(ROOT / "host.json", folder / "host.json")
+    shutil.copy(SHIPPED / "host.json", folder)
     return [*written, folder / "host.json", *write_handler(folder, name)]
 
 
@@ -90,10 +97,7 @@ def write_file(path: Path, template: Path, words: dict[str, str]) -> Path:
 def run_tests(folder: Path, arguments: list[str]) -> int:
     """Run an app's tests with pytest; returns its exit status."""
     app = require_app(folder)
-    # Without these the plug-in for asyncio warns of a default that it will change.
-    modes = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
-    options = [word for mode in modes for word in ("-o", mode)]
-    command = [sys.executable, "-m", "pytest", "--rootdir", str(app), *options, *arguments, "tests"]
+    command = [sys.executable, "-m", "pytest", *arguments, "tests"]
     return subprocess.run(command, cwd=app, check=False).returncode  # noqa: S603 - pytest itself
 
 
@@ -115,19 +119,18 @@ def package_app(folder: Path, to: Path) -> None:
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(parents=True)
     marker.touch()
-    for name in SHIPPED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, to / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in PARTS:
+        if part.is_dir():
+            shutil.copytree(part, to / part.name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(source, to / name)
+            shutil.copy(part, to)
     if app == ROOT:
         shutil.copy(app / "function_app.py", to)
         return
     # The examples of Lockstep are not the app's.
-    shutil.rmtree(to / "functions/handlers")
+    shutil.rmtree(to / "functions/handlers", ignore_errors=True)
     own = app / "requirements.txt"
-    lines = (ROOT / "requirements.txt").read_text("utf-8")
+    lines = REQUIREMENTS.read_text("utf-8")
     shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
     if own.exists():
         (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")
@@ -142,9 +145,9 @@ def prebuild_package(package: Path) -> Path:
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", *MACHINES]
     command += ["--target", str(package / PACKAGES)]
     required = package / "requirements.txt"
-    if required.read_bytes() == (ROOT / "requirements.txt").read_bytes():
+    if required.read_bytes() == REQUIREMENTS.read_bytes():
         # Of what an app adds of its own nobody knows the hashes.
-        command += ["--require-hashes", "-r", str(ROOT / "infra/requirements.lock")]
+        command += ["--require-hashes", "-r", str(SHIPPED / "requirements.lock")]
     else:
         command += ["-r", str(required)]
     if subprocess.run(command, check=False).returncode:  # noqa: S603 - pip itself

@@ -14,7 +14,8 @@ import pytest
 
 from cli.__main__ import main
 from cli.cloud import FLIGHT
-from cli.folders import PACKAGES, ROOT
+from cli.folders import PACKAGES, ROOT, SHIPPED
+from cli.regions import CONFIG
 from local.testing.answers import KEY, request
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
@@ -65,7 +66,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
         assert main(["package", str(ROOT), "--to", str(tmp_path / "built"), "--prebuilt"]) == 0
     (command,) = asked
     assert command[1:4] == ["-m", "pip", "install"]
-    assert command[-3:] == ["--require-hashes", "-r", str(ROOT / "infra/requirements.lock")]
+    assert command[-3:] == ["--require-hashes", "-r", str(SHIPPED / "requirements.lock")]
     shutil.rmtree(tmp_path / "built")
 
     app, emulator = tmp_path / "app", tmp_path / "emulator"
@@ -87,7 +88,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
     assert b"No module named 'shared'" in alone.stderr
 
     monkeypatch.setattr(sys, "executable", str(python))
-    config = ("--config", str(ROOT / "local.config.json"))
+    config = ("--config", str(CONFIG))
     with running_cloud("--app", str(app), *config, logs=tmp_path / "logs") as cloud:
         stack = Stack(cloud)
         path = f"/api/sessions/{FLIGHT.session}/messages?type={FLIGHT.type}"

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from cli.folders import MACHINES
 from tests.infra.parity import ROOT, region_of
 
-SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "requirements.txt"]
+SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "lockstep.py", "requirements.txt"]
 SHIPPED_FOLDERS = ["functions", "shared"]
 
 
@@ -147,15 +147,15 @@ def test_a_deployment_reads_one_file_and_none_names_an_index() -> None:
     lines = {
         name: (ROOT / name).read_text(encoding="utf-8").splitlines()
         for name in (
-            *("requirements.txt", "cli/requirements.txt", ".ci/requirements-dev.txt"),
-            ".ci/constraints.txt",
+            *("requirements.txt", "cli/requirements.txt", "cli/requirements-dev.txt"),
+            *("spark/requirements.txt", ".ci/requirements-dev.txt", ".ci/constraints.txt"),
         )
     }
     options = {line for found in lines.values() for line in found if line.startswith("-")}
 
     assert not [line for line in lines["requirements.txt"] if line.startswith("-")]
     assert options == {
-        *("-c constraints.txt", "-c ../.ci/constraints.txt", "-c ../requirements.txt"),
-        *("-r ../requirements.txt", "-r ../cli/requirements.txt"),
+        *("-c constraints.txt", "-r ../requirements.txt", "-r ../cli/requirements.txt"),
+        *("-r ../cli/requirements-dev.txt", "-r ../spark/requirements.txt"),
     }
     assert not [line for found in lines.values() for line in found if "://" in line or "@" in line]
