@@ -28,8 +28,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## say what can be made
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-.venv/ready: requirements.txt cli/requirements.txt emulator/pyproject.toml .ci/requirements-dev.txt .ci/constraints.txt \
-		.ci/setup
+.venv/ready: requirements.txt cli/requirements.txt cli/requirements-dev.txt spark/requirements.txt emulator/pyproject.toml \
+		.ci/requirements-dev.txt .ci/constraints.txt .ci/setup
 	@.ci/setup
 
 .venv/ready-for-tests: .venv/ready emulator/tests/wire/packages.py \

@@ -61,7 +61,7 @@ def choose_app(
 
 @new.command("app")
 def new_app(folder: Annotated[Path, typer.Argument(help="the folder to make")]) -> None:
-    """Make a folder with an app: function_app.py, host.json, a handler, its test and a sample."""
+    """Make a folder with an app: function_app.py, its settings, a handler, its test, a sample."""
     tell_written(write_app(folder))
     typer.echo(f"next: lockstep test {folder}, then lockstep up --app {folder}")
 

@@ -132,7 +132,7 @@ def test_tasks_run_what_can_be_made_and_hooks_download_nothing() -> None:
     assert tasks
     assert {*tasks} <= {*targets}
     # A commit is held to the versions of `.venv`.
-    assert "repo: http" not in (ROOT / ".pre-commit-config.yaml").read_text()
+    assert "repo: http" not in (ROOT / ".ci/pre-commit.yaml").read_text()
 
 
 def test_the_container_has_the_python_of_the_project_and_prepares_itself() -> None:

@@ -92,10 +92,15 @@ def kept_running(commands: str, folder: Path, environment: dict[str, str]) -> It
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    path = f"{ROOT}{os.pathsep}{os.environ['PATH']}"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "PYTHONPATH"))}
+    # What an activated .venv would find, of this checkout whichever one is installed there.
+    command = tmp_path / "bin/lockstep"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
     with ExitStack() as running:
-        yield Reader(tmp_path, kept | {"PATH": path}, running)
+        yield Reader(tmp_path, kept | {"PATH": path, "PYTHONPATH": str(ROOT)}, running)
 
 
 @pytest.mark.proof
@@ -138,8 +143,7 @@ def test_every_block_of_the_tutorial_works_in_its_order(
 
 def test_the_lines_of_the_readme_work_in_their_order(reader: Reader) -> None:
     blocks = page("README.md").blocks
-    (block,) = [one.text for one in blocks if one.text.startswith("./lockstep new app")]
-    (reader.folder / "lockstep").symlink_to(ROOT / "lockstep")
+    (block,) = [one.text for one in blocks if one.text.startswith("lockstep new app")]
     lines = [line.partition("#")[0].strip() for line in block.strip().splitlines()]
     make, test, up, send, show = lines
 

@@ -44,9 +44,9 @@ def test_it_is_found_on_the_path(machine: Machine, name: str, version: str) -> N
     assert said[1:] == [
         "setup: installing 2 pinned packages into .venv, which takes a few minutes the first time"
     ]
-    pip, emulator, classes = machine.log
+    pip, checkout, classes = machine.log
     assert pip.endswith(" -r .ci/requirements-dev.txt -qq")
-    assert emulator.endswith(" --no-deps --no-build-isolation -e emulator -qq")
+    assert checkout.endswith(" --no-deps --no-build-isolation -e emulator -e . -qq")
     assert classes == "python -m spark.class_archive"
 
 

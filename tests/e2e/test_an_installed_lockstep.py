@@ -1,0 +1,132 @@
+"""A wheel of this checkout, installed in a folder and used outside of the checkout."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.folders import ROOT
+from local.testing.patience import run_patiently, wait_for_end
+from tests.e2e.test_what_up_prints import read_lines
+from tests.programs import not_run
+
+pytestmark = pytest.mark.e2e
+
+# What the wheel is made of: nothing that proves, shows or deploys Lockstep.
+PACKAGES = ("cli", "functions", "shared", "spark")
+FILES = (
+    *("LICENSE", "README.md", "host.json", "infra/requirements.lock", "lockstep.py"),
+    *("pyproject.toml", "requirements.txt"),
+)
+MISTAKE = "\nWRONG: int = Output('bank.total', None)\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Where pip put Lockstep, and a folder in which somebody works."""
+
+    packages: Path
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
+        return kept | {"PYTHONPATH": str(self.packages)}
+
+    def run(self, *words: str | Path, status: int = 0, at: str = "") -> str:
+        """Run Python with these words, which ends so; return what it prints."""
+        ran = run_patiently(
+            [sys.executable, *words], seconds=300, cwd=self.folder / at, env=self.environment
+        )
+        assert ran.returncode == status, ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    def lockstep(self, *words: str, status: int = 0) -> str:
+        return self.run(self.packages / "bin/lockstep", *words, status=status)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of installed packages with a wheel that was built from a copy of the checkout."""
+    if importlib.util.find_spec("setuptools") is None:
+        not_run("setuptools is not installed: `.ci/setup` does it")
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("packages")
+    (source / "infra").mkdir()
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, symlinks=True)
+    for name in FILES:
+        shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-index"]
+    command = [*pip, "--no-build-isolation", "--target", target, source]
+    assert run_patiently(command, seconds=300).returncode == 0
+    return target
+
+
+@pytest.fixture
+def installed(packages: Path, tmp_path: Path) -> Installed:
+    made = Installed(packages, tmp_path)
+    assert "wrote" in made.lockstep("new", "app", "bank")
+    return made
+
+
+def test_an_application_is_made_tested_and_packaged(installed: Installed) -> None:
+    found = installed.run("-c", "import lockstep; print(lockstep.__file__, lockstep.build_app)")
+    assert found.startswith(str(installed.packages))
+    assert "Make an app, test it, run it" in installed.lockstep("--help")
+    installed.lockstep("new", "saga", "loan", "--app", "bank")
+
+    assert "4 passed" in installed.lockstep("test", "bank")
+    assert "4 passed" in installed.run("-m", "pytest", at="bank")
+    assert "Nothing is wrong." in installed.lockstep("doctor", "--app", "bank")
+    installed.lockstep("package", "bank", "--to", "dist")
+    assert {path.name for path in (installed.folder / "dist").iterdir()} == {
+        *("LICENSE", "function_app.py", "functions", "handlers", "host.json", "lockstep.py"),
+        *("requirements.txt", "shared", ".lockstep-package"),
+    }
+
+
+@pytest.mark.proof
+def test_mypy_sees_the_types_of_lockstep_in_the_folder_of_an_application(
+    installed: Installed,
+) -> None:
+    assert "Success" in installed.run("-m", "mypy", at="bank")
+
+    with (installed.folder / "bank/handlers/bank.py").open("a") as module:
+        module.write(MISTAKE)
+    said = installed.run("-m", "mypy", at="bank", status=1)
+    assert 'expression has type "Output", variable has type "int"' in said
+
+
+@pytest.fixture
+def up(installed: Installed) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, installed.packages / "bin/lockstep", "up", "--app", "bank"],
+        cwd=installed.folder,
+        env=installed.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.send_signal(signal.SIGINT)
+    assert wait_for_end(process, seconds=60) == 130
+
+
+def test_an_application_runs_in_two_regions(
+    installed: Installed, up: subprocess.Popen[str]
+) -> None:
+    assert up.stdout is not None
+    printed = read_lines(up.stdout, "Ctrl-C stops everything.")
+    (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
+
+    said = installed.lockstep(
+        "--url", exported.partition("=")[2], "--key", "lockstep-local", "health"
+    )
+
+    assert said.count("readable") == 2
