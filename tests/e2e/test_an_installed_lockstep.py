@@ -64,8 +64,8 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
     pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--no-index"]
-    command = [*pip, "--no-build-isolation", "--target", target, source]
-    assert run_patiently(command, seconds=300).returncode == 0
+    pip += ["--no-build-isolation", "--target", str(target), str(source)]
+    assert run_patiently(pip, seconds=300).returncode == 0
     return target
 
 
