@@ -1,7 +1,6 @@
 """`lockstep`: make an app, run it on this machine, and look after one that runs."""
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Never
 
@@ -117,13 +116,13 @@ def up(
     ] = None,
 ) -> None:
     """Start Azure on this machine with the app in both regions, and say how to reach it."""
-    if find_spec("local") is None:
+    try:
+        from cli.up import keep_app_up
+    except ModuleNotFoundError as error:
         raise CommandFailed(
-            "Azure on one machine is not installed: it is the extra emulator, in a checkout of"
-            " Lockstep `pip install ./emulator`"
-        )
-    from cli.up import keep_app_up
-
+            f"Azure on one machine is not installed ({error}): in a checkout of Lockstep,"
+            " `pip install ./emulator` brings it"
+        ) from error
     keep_app_up(folder, data, add_region or [], is_fresh=fresh, reloads=reload)
 
 

@@ -131,7 +131,7 @@ def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess
         [sys.executable, "-m", "spark.samples.flights.reconcile", "--source", str(source)],
         seconds=RUN_SECONDS_MAX,
         cwd=ROOT,
-        env=os.environ | QUICK | {"Cosmos": cloud.app_settings()["Cosmos"]},
+        env=os.environ | QUICK | {"Cosmos": cloud.cosmos_connection},
     )
 
 

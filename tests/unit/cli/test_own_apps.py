@@ -101,6 +101,19 @@ def test_a_package_whose_packages_cannot_be_had_makes_no_zip(
     assert not (tmp_path / "dist.zip").exists()
 
 
+def test_up_without_the_emulator_says_in_one_line_how_it_is_installed(
+    bank: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "cli.up", raising=False)
+    monkeypatch.setitem(sys.modules, "local.testing.failures", None)
+
+    assert main(["up", "--app", str(bank)]) == 1
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("lockstep: Azure on one machine is not installed")
+    assert "pip install ./emulator" in line
+
+
 @pytest.mark.parametrize("name", ["Bank", "2nd", "ba/nk", "class", "b" * 41, "-x"])
 def test_a_name_that_no_module_can_have_is_refused(name: str) -> None:
     with pytest.raises(Exception, match="cannot be the name"):
