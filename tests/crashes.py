@@ -61,7 +61,7 @@ async def until_settled(world: World, batch: Sequence[Message]) -> None:
 
 
 async def rest(world: World) -> None:
-    """Let the sweeps of both regions run until nothing is owed; one that fails runs again."""
+    """Let the sweeps of both regions run until nothing is pending; one that fails runs again."""
     for _ in range(4):
         world.clock.seconds += LAG_SECONDS
         for region in ("east", "west"):

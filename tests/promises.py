@@ -6,28 +6,25 @@ from collections.abc import Mapping
 # Whatever takes longer, or starts a process, is named in docs/guarantees.md alone.
 TESTS_BY_PROMISE: Mapping[str, tuple[str, ...]] = {
     "P1": (
-        "tests/scenarios/test_when_a_region_is_dark.py",
-        "tests/scenarios/test_when_a_sender_dies_between_the_namespaces.py",
+        "tests/scenarios/test_when_a_region_is_unavailable.py",
+        "tests/scenarios/test_when_a_send_is_in_doubt.py",
         "tests/unit/functions/test_recover.py",
     ),
-    "P2": (
-        "tests/scenarios/test_when_the_commits_answer_is_lost.py",
-        "tests/scenarios/test_when_a_paused_owner_wakes.py",
-    ),
+    "P2": ("tests/scenarios/test_when_a_commit_is_in_doubt.py",),
     "P3": (
         "tests/unit/shared/test_journal.py",
-        "tests/scenarios/test_when_the_first_message_is_missing_in_one_region.py",
+        "tests/scenarios/test_when_a_number_is_missing.py",
     ),
     "P4": (
         "tests/unit/shared/test_handle.py",
         "tests/scenarios/test_when_a_second_producer_takes_over.py",
     ),
     "P5": (
-        "tests/scenarios/test_when_the_owner_dies_after_commit.py",
-        "tests/scenarios/test_when_a_queue_is_renamed.py",
+        "tests/scenarios/test_when_a_commit_is_in_doubt.py",
+        "tests/scenarios/test_when_a_queue_is_missing.py",
     ),
     "P6": (
-        "tests/scenarios/test_when_a_region_misses_an_output.py",
+        "tests/scenarios/test_when_a_region_is_unavailable.py",
         "tests/scenarios/test_when_a_queue_is_missing.py",
         "tests/scenarios/test_when_a_region_is_silent.py",
     ),

@@ -117,16 +117,16 @@ class Stage:
         """The same, in the order in which the store took them."""
         documents = [d for kept in self.journal.partitions.values() for d in kept.values()]
         entries = sorted((int(d["_etag"]), d) for d in documents if d["kind"] == "entry")
-        return [(d["session"], covered["id"]) for _, d in entries for covered in d["identities"]]
+        return [(d["session"], identity["id"]) for _, d in entries for identity in d["identities"]]
 
     def taken(self) -> list[tuple[str, str]]:
-        """Session and id of every message that an entry covers, as often as one does."""
+        """Session and id of every message of every entry."""
         return [
-            (session, covered.id)
+            (session, identity.id)
             for session, count in self.entries().items()
             for position in range(count)
             if (entry := self.journal.entry_at(session, position))
-            for covered in entry.identities
+            for identity in entry.identities
         ]
 
 

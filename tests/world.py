@@ -10,7 +10,9 @@ from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derive_id
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
+from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Document, SessionNeed, Telemetry
@@ -29,6 +31,10 @@ POLICY = Policy(
     waits=WaitLimits(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
     lag_seconds=LAG_SECONDS,
 )
+
+# What a person decides about a halted session.
+SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
+RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "its cause is mended")
 
 handlers = Handlers()
 
@@ -119,6 +125,11 @@ def message(
     )
 
 
+async def take(worker: Services, *arrivals: Message) -> list[Outcome]:
+    """The outcomes of messages that come one after another."""
+    return [await worker.consumer.consume(arriving) for arriving in arrivals]
+
+
 @dataclass
 class World:
     """The store, the bus and a worker in each region."""
@@ -160,7 +171,7 @@ class World:
         return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
 
     async def pending(self) -> list[str]:
-        """Sessions that owe any region something."""
+        """Sessions whose outputs or copies some region misses."""
         found = [
             await self.journal.sessions(SessionNeed.DELIVERY, region=region, limit=10)
             for region in REGIONS

@@ -41,7 +41,7 @@ def attempt_of(name: str) -> Attempt:
     return Attempt(name, Owner("east", "east-1"))
 
 
-def debt(session: str, *regions: str, first: int = 0) -> Outbox:
+def pending_in(session: str, *regions: str, first: int = 0) -> Outbox:
     """Two messages that some regions wait for."""
     messages: tuple[Message, ...] = (
         message(first, session=session),
@@ -67,7 +67,7 @@ async def find_signs(
 def fault(head: Entry | None, session: str, sequence: int = 0) -> Entry:
     """The entry of a message that failed and halts its session."""
     made_from = EntryInput(head, message(sequence, session=session), attempt_of("a"))
-    outbox = debt(session, "east", "west")
+    outbox = pending_in(session, "east", "west")
     return next_entry.fail(
         next_entry.open_entry(made_from), reason="it burns", outbox=outbox, halts=True
     )

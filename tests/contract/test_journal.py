@@ -30,8 +30,8 @@ from tests.contract.journal import (
     arrival,
     attempt_of,
     claim,
-    debt,
     find_signs,
+    pending_in,
     step,
     unnumbered,
 )
@@ -45,7 +45,7 @@ async def test_a_session_never_begun_has_no_head(journal: Journal, session: str)
 
 async def test_the_head_is_the_newest_entry_whole(journal: Journal, session: str) -> None:
     first = step(None, session)
-    second = step(first, session, outbox=debt(session, "east", "west"))
+    second = step(first, session, outbox=pending_in(session, "east", "west"))
 
     assert await journal.append(first) is WriteResult.CREATED
     assert await journal.append(second) is WriteResult.CREATED
@@ -123,25 +123,27 @@ async def test_a_run_of_parked_messages_ends_at_the_first_gap_and_is_taken_at_on
 async def test_a_fault_is_kept_whole(journal: Journal, session: str) -> None:
     poison = message(0, session=session)
     opened = next_entry.open_entry(EntryInput(None, poison, attempt_of("a")))
-    fault = next_entry.fail(opened, reason="it burns", outbox=debt(session, "east"), halts=True)
+    fault = next_entry.fail(
+        opened, reason="it burns", outbox=pending_in(session, "east"), halts=True
+    )
     await journal.append(fault)
 
     assert await journal.entry(session, 0) == fault
 
 
-async def test_owed_copies_are_kept_until_every_region_took_them(
+async def test_pending_copies_are_kept_until_every_region_took_them(
     journal: Journal, session: str
 ) -> None:
-    debts = debt(session, "east", "west")
-    await journal.add_pending(session, debts)
-    await journal.add_pending(session, debts)
+    copies = pending_in(session, "east", "west")
+    await journal.add_pending(session, copies)
+    await journal.add_pending(session, copies)
 
     (pending,) = await journal.pending(session, REGIONS)
-    assert pending.outbox == debts
+    assert pending.outbox == copies
 
     await journal.acknowledge(pending, Delivered(("east",)))
     (left,) = await journal.pending(session, REGIONS)
-    assert left.outbox == replace(debts, regions=("west",))
+    assert left.outbox == replace(copies, regions=("west",))
 
     await journal.acknowledge(pending, Delivered(("west",)))
     await journal.acknowledge(pending, Delivered(("west",)))
@@ -151,7 +153,7 @@ async def test_owed_copies_are_kept_until_every_region_took_them(
 async def test_an_entry_keeps_its_outputs_when_they_are_paid(
     journal: Journal, session: str
 ) -> None:
-    outbox = debt(session, "east", "west")
+    outbox = pending_in(session, "east", "west")
     entry = step(None, session, outbox=outbox)
     await journal.append(entry)
     (pending,) = await journal.pending(session, REGIONS)
@@ -159,12 +161,12 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
     await journal.acknowledge(pending, Delivered(("west", "east")))
 
     assert await journal.pending(session, REGIONS) == []
-    paid = replace(entry, outbox=replace(outbox, regions=()))
-    assert await journal.entry(session, 0) == paid
+    delivered = replace(entry, outbox=replace(outbox, regions=()))
+    assert await journal.entry(session, 0) == delivered
 
 
 async def test_two_regions_acknowledging_at_once_both_count(journal: Journal, session: str) -> None:
-    await journal.add_pending(session, debt(session, "east", "west"))
+    await journal.add_pending(session, pending_in(session, "east", "west"))
     (pending,) = await journal.pending(session, REGIONS)
 
     await asyncio.gather(
@@ -175,9 +177,9 @@ async def test_two_regions_acknowledging_at_once_both_count(journal: Journal, se
     assert await journal.pending(session, REGIONS) == []
 
 
-async def test_sessions_that_owe_are_listed_by_age(journal: Journal, session: str) -> None:
-    await journal.add_pending(session, debt(session, "east"))
-    await journal.add_pending(session, debt(session, "east", first=2))
+async def test_sessions_with_pending_copies_are_listed(journal: Journal, session: str) -> None:
+    await journal.add_pending(session, pending_in(session, "east"))
+    await journal.add_pending(session, pending_in(session, "east", first=2))
 
     # The store counts whole seconds: what was stored just now may look a second old, or new.
     async def pending(region: str, older_than_seconds: float) -> list[str]:
@@ -198,7 +200,7 @@ async def test_sessions_that_owe_are_listed_by_age(journal: Journal, session: st
 
 async def test_what_another_region_has_is_listed_at_any_age(journal: Journal, session: str) -> None:
     for name in (session, f"{session}-2"):
-        await journal.add_pending(name, debt(name, "east", "west"))
+        await journal.add_pending(name, pending_in(name, "east", "west"))
     (pending,) = await journal.pending(session, REGIONS)
     await journal.acknowledge(pending, Delivered(("east",)))
 
@@ -327,7 +329,7 @@ async def test_a_claim_covers_nothing_until_it_ends(journal: Journal, session: s
 
 
 async def test_the_next_entry_carries_the_acknowledgement(journal: Journal, session: str) -> None:
-    first = step(None, session, outbox=debt(session, "east", "west"))
+    first = step(None, session, outbox=pending_in(session, "east", "west"))
     await journal.append(first)
     carried = Carried(left=())
     second = step(first, session)
@@ -335,14 +337,14 @@ async def test_the_next_entry_carries_the_acknowledgement(journal: Journal, sess
     assert await journal.append(second, carried) is WriteResult.CREATED
 
     assert await journal.pending(session, REGIONS) == []
-    paid = replace(first, outbox=replace(first.outbox, regions=()))
-    assert await journal.entry(session, 0) == paid
+    delivered = replace(first, outbox=replace(first.outbox, regions=()))
+    assert await journal.entry(session, 0) == delivered
 
 
 async def test_an_acknowledgement_is_not_carried_by_an_entry_that_comes_too_late(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=debt(session, "east", "west"))
+    first = step(None, session, outbox=pending_in(session, "east", "west"))
     await journal.append(first)
     await journal.append(step(first, session, attempt="theirs"))
 
@@ -355,7 +357,7 @@ async def test_an_acknowledgement_is_not_carried_by_an_entry_that_comes_too_late
 async def test_a_refused_output_is_named_and_its_session_listed(
     journal: Journal, session: str
 ) -> None:
-    outbox = debt(session, "east", "west")
+    outbox = pending_in(session, "east", "west")
     await journal.append(step(None, session, outbox=outbox))
     pending = PendingOutbox(session, outbox, position=0)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shared.domain.outbox import Delivered, OutputAction, OutputDecision, PendingOutbox
 from shared.ports import Carried, SessionNeed, WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import DECISION, REGIONS, WHY, blocked_at, debt, outbox_to, step
+from tests.contract.journal import DECISION, REGIONS, WHY, blocked_at, outbox_to, pending_in, step
 
 
 async def test_a_blocked_queue_is_kept_with_its_reason_and_no_region_waits(
@@ -93,7 +93,7 @@ async def test_blocked_queues_are_named_once_each(journal: Journal, session: str
 async def test_a_producers_blocked_copies_are_kept_until_they_are_taken(
     journal: Journal, session: str
 ) -> None:
-    outbox = debt(session, "east")
+    outbox = pending_in(session, "east")
     await journal.add_pending(session, outbox)
     (pending,) = await journal.pending(session, REGIONS)
 
@@ -126,7 +126,7 @@ async def test_a_decision_is_kept_and_says_what_is_dropped(journal: Journal, ses
 async def test_what_regions_still_miss_is_recorded_without_a_read(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=debt(session, *REGIONS))
+    first = step(None, session, outbox=pending_in(session, *REGIONS))
     await journal.append(first)
 
     await journal.leave_pending(session, 0, ["west"])
@@ -141,7 +141,7 @@ async def test_what_regions_still_miss_is_recorded_without_a_read(
 async def test_the_next_entry_carries_which_regions_are_left(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=debt(session, *REGIONS))
+    first = step(None, session, outbox=pending_in(session, *REGIONS))
     await journal.append(first)
 
     second = step(first, session)

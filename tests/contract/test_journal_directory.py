@@ -7,7 +7,7 @@ from shared.domain.journal import (
 )
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import attempt_of, debt, step
+from tests.contract.journal import attempt_of, pending_in, step
 
 
 async def begin(journal: Journal, *sessions: str) -> None:
@@ -29,7 +29,7 @@ async def test_new_entries_name_their_region_the_newest_first(
 
 
 async def test_what_waits_for_a_region_is_told_by_its_age(journal: Journal, session: str) -> None:
-    await journal.add_pending(session, debt(session, f"{session}-nowhere"))
+    await journal.add_pending(session, pending_in(session, f"{session}-nowhere"))
 
     assert len(await journal.waiting_seconds(f"{session}-nowhere", -5, 10)) == 1
     assert [*await journal.waiting_seconds(f"{session}-nowhere", 3_600, 10)] == []

@@ -16,9 +16,9 @@ from tests.contract.journal import (
     REGIONS,
     SOUGHT,
     attempt_of,
-    debt,
     fault,
     find_signs,
+    pending_in,
     step,
 )
 from tests.world import message
@@ -108,7 +108,7 @@ async def test_what_is_resolved_between_two_pages_hides_nothing(
 async def test_regions_and_parked_messages_are_shown_once_they_are_late(
     journal: Journal, session: str
 ) -> None:
-    await journal.add_pending(session, debt(session, "west"))
+    await journal.add_pending(session, pending_in(session, "west"))
     early = next_entry.park(EntryInput(None, message(7, session=session), attempt_of("a")))
     await journal.append(early)
     later = next_entry.park(EntryInput(early, message(5, session=session), attempt_of("b")))
@@ -146,7 +146,7 @@ async def test_an_entry_is_closed_only_at_the_version_read(journal: Journal, ses
 async def test_what_is_refused_after_a_closing_is_found_again(
     journal: Journal, session: str
 ) -> None:
-    entry = step(None, session, outbox=debt(session, "east", "west"))
+    entry = step(None, session, outbox=pending_in(session, "east", "west"))
     await journal.append(entry)
     pending = PendingOutbox(session, entry.outbox, position=0)
     await journal.acknowledge(pending, Delivered(("east",), {"m": "too large"}))

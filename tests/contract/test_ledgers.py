@@ -1,4 +1,4 @@
-"""What is kept of ledgers and their debts."""
+"""What is kept of ledgers and their outboxes."""
 
 from dataclasses import replace
 
@@ -11,21 +11,19 @@ from tests.world import message
 LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(BoundNumber("m-1", "digest", 1),))
 
 
-async def test_a_ledger_and_what_it_owes_are_stored_together(
-    journal: Journal, session: str
-) -> None:
-    debt = address("in", [message(n, session=session) for n in (0, 1)], REGIONS)
+async def test_a_ledger_and_its_outbox_are_stored_together(journal: Journal, session: str) -> None:
+    outbox = address("in", [message(n, session=session) for n in (0, 1)], REGIONS)
 
-    version = await journal.save_ledger(session, LEDGER, None, debt)
+    version = await journal.save_ledger(session, LEDGER, None, outbox)
 
     stored = await journal.ledger(session, "bank")
     assert stored is not None
     assert (stored.ledger, stored.version) == (LEDGER, version)
     (pending,) = await journal.pending(session, REGIONS)
-    assert pending.outbox == debt
+    assert pending.outbox == outbox
 
 
-async def test_a_ledger_that_is_not_stored_owes_nothing(journal: Journal, session: str) -> None:
+async def test_a_ledger_that_is_not_stored_sends_nothing(journal: Journal, session: str) -> None:
     await journal.save_ledger(session, LEDGER, None)
     late = address("in", [message(2, session=session)], REGIONS)
 
@@ -47,7 +45,7 @@ async def test_each_version_can_be_replaced_by_one_writer(journal: Journal, sess
     assert stored.ledger == replace(LEDGER, next=4, began=3)
 
 
-async def test_the_same_ids_under_new_numbers_are_another_debt(
+async def test_the_same_ids_under_new_numbers_are_another_outbox(
     journal: Journal, session: str
 ) -> None:
     old = message(0, session=session)
@@ -56,8 +54,8 @@ async def test_the_same_ids_under_new_numbers_are_another_debt(
     version = await journal.save_ledger(session, LEDGER, None, address("in", [old], REGIONS))
     assert await journal.save_ledger(session, LEDGER, version, address("in", [new], REGIONS))
 
-    owings = await journal.pending(session, REGIONS)
-    assert {o.outbox.messages for o in owings} == {(old,), (new,)}
+    found = await journal.pending(session, REGIONS)
+    assert {o.outbox.messages for o in found} == {(old,), (new,)}
 
 
 async def test_a_kept_key_is_found_by_its_group_and_refuses_another_with_its_ledger(
@@ -66,10 +64,10 @@ async def test_a_kept_key_is_found_by_its_group_and_refuses_another_with_its_led
     bound = BoundNumber("key/1?", "digest", 2)
     kept = KeptKeys((bound,), seconds=60)
     version = await journal.save_ledger(session, LEDGER, None, keys=kept)
-    debt = address("in", [message(3, session=session)], REGIONS)
+    outbox = address("in", [message(3, session=session)], REGIONS)
 
     later = replace(LEDGER, next=9)
-    assert await journal.save_ledger(session, later, version, debt, kept) is None
+    assert await journal.save_ledger(session, later, version, outbox, kept) is None
 
     stored = await journal.ledger(session, "bank")
     assert stored is not None

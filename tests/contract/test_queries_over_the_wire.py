@@ -39,9 +39,9 @@ from tests.contract.journal import (
     attempt_of,
     blocked_at,
     claim,
-    debt,
     fault,
     outbox_to,
+    pending_in,
     step,
     unnumbered,
 )
@@ -60,7 +60,9 @@ async def fill(journal: Journal) -> None:
     """Make calls of every kind, so that every query has something to find and to pass over."""
     head: Entry | None = None
     for position in range(12):
-        outbox = debt(LONG, *REGIONS, first=2 * position) if position in (3, 10, 11) else NO_OUTBOX
+        outbox = (
+            pending_in(LONG, *REGIONS, first=2 * position) if position in (3, 10, 11) else NO_OUTBOX
+        )
         head = step(head, LONG, outbox=outbox)
         left = Carried(left=("west",)) if position == 11 else Carried()
         evicted = Carried(evicted={"old": EvictedCursor(Cursor(1, 2), ((1, 0),))})
@@ -87,11 +89,11 @@ async def fill(journal: Journal) -> None:
     await journal.append(step(None, "refused", outbox=refused))
     done = Delivered(REGIONS, {"m": "too large"})
     await journal.acknowledge(PendingOutbox("refused", refused, position=0), done)
-    await journal.add_pending("pending", debt("pending", "west"))
-    await journal.add_pending("pending", debt("pending", *REGIONS, first=5))
+    await journal.add_pending("pending", pending_in("pending", "west"))
+    await journal.add_pending("pending", pending_in("pending", *REGIONS, first=5))
     await journal.append(arrival(None, unnumbered("arrived", "m/1?"), "a"))
     kept = KeptKeys((BoundNumber("key-1", "digest", 2),), seconds=600)
-    await journal.save_ledger("sent", Ledger("bank"), None, debt("sent", "east"), kept)
+    await journal.save_ledger("sent", Ledger("bank"), None, pending_in("sent", "east"), kept)
     await journal.save_regions(REGIONS, None)
     await journal.begin_repetition("arrived", "r", Repetition("Ada", "mended", 1.5, "d"))
     batches = [DestinationBatch("out", (message(n, session="staged"),)) for n in range(2)]

@@ -6,7 +6,15 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import REGIONS, attempt_of, blocked_at, claim, debt, outbox_to, step
+from tests.contract.journal import (
+    REGIONS,
+    attempt_of,
+    blocked_at,
+    claim,
+    outbox_to,
+    pending_in,
+    step,
+)
 from tests.world import World, message
 
 
@@ -19,7 +27,7 @@ async def test_every_sign_is_work_and_nothing_else_is(journal: Journal) -> None:
     assert await journal.append(entry) is WriteResult.CREATED
     assert await works(journal) == [False, False]
 
-    await journal.add_pending("pending", debt("pending", "west"))
+    await journal.add_pending("pending", pending_in("pending", "west"))
     assert await works(journal) == [False, True]
     (pending,) = await journal.pending("pending", REGIONS)
     await journal.acknowledge(pending, Delivered(("west",)))

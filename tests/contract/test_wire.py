@@ -20,7 +20,7 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.container import ContainerContract
-from tests.contract.journal import debt, step
+from tests.contract.journal import pending_in, step
 from tests.world import message
 
 pytestmark = pytest.mark.wire
@@ -58,7 +58,9 @@ class TestCosmosContainer(ContainerContract):
         self, cloud: Cloud, journal: Journal, session: str
     ) -> None:
         for number in range(9):
-            await journal.add_pending(f"{session}-{number}", debt(f"{session}-{number}", "east"))
+            await journal.add_pending(
+                f"{session}-{number}", pending_in(f"{session}-{number}", "east")
+            )
         before = cloud.counters.snapshot()[JOURNAL]
 
         found = await journal.sessions(

@@ -10,7 +10,7 @@ from functools import partial
 from time import monotonic
 
 from tests.crash_points.search import Searched, search, starts, undisturbed
-from tests.crash_points.works import WORKS
+from tests.crash_points.workloads import WORKLOADS
 
 CHUNK = 4
 PROGRESS_SECONDS = 10.0
@@ -42,7 +42,7 @@ def be_quiet() -> None:
 def search_all(one_pair_in: int, jobs: int) -> Mapping[str, Searched]:
     """What came of each piece of work; failures are printed at once."""
     searched: dict[str, Searched] = defaultdict(Searched)
-    todo = [start for name in WORKS for start in starts(name)]
+    todo = [start for name in WORKLOADS for start in starts(name)]
     printed_at = monotonic()
     with ProcessPoolExecutor(jobs, initializer=be_quiet) as pool:
         results = pool.map(partial(search, one_pair_in=one_pair_in), todo, chunksize=CHUNK)

@@ -9,7 +9,7 @@ from typing import Any
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.regions import call_faults
 from tests.crash_points.calls import CallSite, TracedFaultPlan
-from tests.crash_points.works import WORKS
+from tests.crash_points.workloads import WORKLOADS
 from tests.sizes import IS_PROOF
 
 # So many are tried at every run of the suite; all of them take minutes.
@@ -84,7 +84,7 @@ def do(name: str, plan: TracedFaultPlan) -> object:
 
     async def work() -> object:
         asyncio.get_running_loop().set_exception_handler(report_error)
-        return await WORKS[name](plan)
+        return await WORKLOADS[name](plan)
 
     return asyncio.run(work())
 

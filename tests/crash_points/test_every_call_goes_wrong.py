@@ -6,7 +6,7 @@ import pytest
 
 from tests.crash_points.calls import port_calls
 from tests.crash_points.search import ONE_PAIR_IN, Searched, search, starts
-from tests.crash_points.works import WORKS
+from tests.crash_points.workloads import WORKLOADS
 
 pytestmark = pytest.mark.slow
 
@@ -20,15 +20,15 @@ def searched(name: str) -> Searched:
     return found
 
 
-@pytest.mark.parametrize("name", WORKS)
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_whatever_goes_wrong_the_end_is_the_same(name: str) -> None:
     assert searched(name).failures == []
     assert searched(name).pairs > 0
 
 
 def test_no_call_of_the_engine_is_forgotten() -> None:
-    call_sites = {site for name in WORKS for site in searched(name).call_sites}
+    call_sites = {site for name in WORKLOADS for site in searched(name).call_sites}
     forgotten = [
         str(call) for call in port_calls() if not any(call.is_at(site) for site in call_sites)
     ]
-    assert forgotten == [], "no piece of work in tests/crash_points/works.py makes these calls"
+    assert forgotten == [], "no piece of work in tests/crash_points/workloads.py makes these calls"

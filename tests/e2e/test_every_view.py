@@ -105,8 +105,8 @@ async def send_again_on_the_page(
     until(lambda: "N999" in stack.entries(), seconds=60, what="the effect")
     await open_view("/errors", session="N999")
     await expect(page.get_by_text("Ada has sent it again")).to_be_visible()
-    covered = [one["id"] for e in stack.entries()["N999"] for one in e["identities"]]
-    assert len(covered) == 1
+    identities = [one["id"] for e in stack.entries()["N999"] for one in e["identities"]]
+    assert len(identities) == 1
 
 
 async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder: Path) -> None:

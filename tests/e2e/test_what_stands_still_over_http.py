@@ -32,7 +32,7 @@ def list_all(stack: Stack) -> list[dict[str, Any]]:
 
 
 def await_acknowledgements(stack: Stack) -> None:
-    """Return when no copy for the error queue is owed.
+    """Return when no copy for the error queue is pending.
 
     An entry that is written again, as when its copy is acknowledged, moves to the first page: who
     pages meanwhile does not see it.

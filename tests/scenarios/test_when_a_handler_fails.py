@@ -1,4 +1,4 @@
-"""A poisoned message is kept with its reason; its session halts or goes on; a person resolves."""
+"""A handler fails: its message is kept with the reason, and a person decides."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,12 @@ from shared.domain.errors import InvalidMessage, NotHalted
 from shared.domain.handler import Context, Handlers
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from tests.world import Account, Amount, World, handlers, message
+from tests.business import ATTEMPTS, Outside, payment, world_of
+from tests.world import REGIONS, Account, Amount, World, handlers, message
+
+# When a handler fails: a poisoned message is kept with its reason; its session halts or goes on; a
+# person resolves.
+
 
 POISON = message(1, kind="account.burn")
 SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
@@ -191,3 +196,58 @@ async def test_a_fault_that_another_worker_prevents_is_reported_to_nobody() -> N
     assert world.amounts() == [1, 5, -3]
     for region in ("east", "west"):
         assert world.bus.messages(region, "errors") == []
+
+
+# When a fault gives way to another: a fault is followed by another one: each has a report of its
+# own, and its own decision.
+
+
+async def test_a_message_that_fails_for_another_reason_has_another_report() -> None:
+    outside = Outside()
+    world = world_of(outside)
+    reasons = [*["closed"] * ATTEMPTS, *["on strike"] * ATTEMPTS]
+
+    async def fail() -> None:
+        raise ConnectionError(reasons.pop(0))
+
+    outside.after = fail
+    await world.east.consumer.consume(payment(0))
+    await world.west.resolver.resolve(
+        "acc-7", ResolutionRequest(ResolutionAction.RETRY, "Ada", "it is open again")
+    )
+
+    for region in REGIONS:
+        reports = world.bus.messages(region, "errors")
+        told = [json.loads(report.body)["reason"] for report in reports]
+        assert told == ["ConnectionError: closed", "ConnectionError: on strike"]
+        assert len({report.id for report in reports}) == 2
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        ResolutionRequest(ResolutionAction.SKIP, "Bob", "sent by mistake", at=0),
+        ResolutionRequest(ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-1}', at=0),
+    ],
+)
+async def test_a_decision_about_a_fault_that_is_over_leaves_the_next_one_alone(
+    world: World, decision: ResolutionRequest
+) -> None:
+    await world.east.consumer.consume(message(0, kind="account.burn"))
+    await world.east.consumer.consume(message(1, kind="account.burn"))
+    first = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake", at=0)
+    entry = await world.east.resolver.resolve("acc-7", first)
+    assert entry.resolution is not None
+
+    # Bob looked before Ada decided, and says so after the session has halted again.
+    with pytest.raises(NotHalted, match="is halted by entry"):
+        await world.west.resolver.resolve("acc-7", decision)
+
+    assert world.amounts() == []
+    newest = world.entries()[-1]
+    assert newest["status"] == "faulted"
+    second = ResolutionRequest(
+        ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-2}', at=int(newest["id"])
+    )
+    await world.west.resolver.resolve("acc-7", second)
+    assert world.amounts() == [-2]

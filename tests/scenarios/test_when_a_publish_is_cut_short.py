@@ -16,7 +16,7 @@ from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.engine.publish.publish import Producer
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
-from tests.world import LAG_SECONDS, World
+from tests.world import LAG_SECONDS, World, take
 
 type Fault = tuple[str, CallFault]
 
@@ -24,8 +24,8 @@ SESSION = "acc-7"
 OPTIONS = ProducerOptions("bank")
 STORE_CALLS = ("ledger", "pending", "save_ledger", "acknowledge")
 FAULTS = list(product((*STORE_CALLS, "send.east", "send.west"), CALL_ERRORS))
-# A producer that starts anew on a used session: the regions, a look at each queue, ledger, debts,
-# ledger and debt written, a send to each region, the debt struck off.
+# A producer that starts anew on a used session: the regions, a look at each queue, ledger, pending,
+# ledger and outbox written, a send to each region, the outbox struck off.
 STEPS = 9
 
 
@@ -85,8 +85,7 @@ async def settled(world: World) -> World:
         await world.worker(region).recovery.sweep()
     for region in ("east", "west"):
         worker = world.worker(region)
-        for arrived in world.bus.messages(region, "in"):
-            await worker.consumer.consume(arrived)
+        await take(worker, *world.bus.messages(region, "in"))
     return world
 
 
@@ -105,8 +104,8 @@ def assert_whole(world: World, published: Sequence[Draft], case: object) -> None
     for region in ("east", "west"):
         assert contents(world, region) == expected, (region, case)
     assert world.amounts(SESSION) == [int(d.id.removeprefix("m-")) for d in published], case
-    debts = [d for d in world.journal.partitions[SESSION].values() if d.get("pending")]
-    assert debts == [], case
+    pending = [d for d in world.journal.partitions[SESSION].values() if d.get("pending")]
+    assert pending == [], case
 
 
 async def bound(world: World) -> bool:

@@ -1,21 +1,30 @@
-"""A queue that outputs go to is missing, disabled or forbidden: nothing else waits for it."""
+"""A queue is missing, renamed or takes small messages only: nothing else waits for it."""
+
+from dataclasses import replace
 
 import pytest
 from pydantic import BaseModel
 
 from shared.domain.errors import InvalidMessage, NotBlocked
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, Output
-from shared.domain.journal import Entry
+from shared.domain.journal import Entry, Status
 from shared.domain.message import Message
-from shared.domain.outbox import OutputAction, OutputDecision
+from shared.domain.outbox import ERRORS, HERE, OUTPUTS, OutputAction, OutputDecision, address
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.standstill import StandstillKind
-from shared.engine.consume.outcomes import PassedThrough, Processed
+from shared.engine.consume.outcomes import AlreadyDone, PassedThrough, Processed, Refused
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
-from tests.letters import handlers as letter_handlers
-from tests.letters import writing
-from tests.standing import listed
-from tests.world import LAG_SECONDS, REGIONS, Account, Amount, World, message
+from shared.ports import SessionNeed
+from shared.testkit.regions import consume_together
+from tests.crashes import redelivered, rest, sent, worlds
+from tests.sized_outputs import READER, WRITER, Letter, writing
+from tests.sized_outputs import handlers as letter_handlers
+from tests.standstills import listed
+from tests.world import LAG_SECONDS, QUEUES, REGIONS, Account, Amount, World, message, take
+
+# When a queue is missing: a queue that outputs go to is missing, disabled or forbidden: nothing
+# else waits for it.
+
 
 AUDIT = "audit"
 WHY = "'audit' does not exist in region {}".format
@@ -153,8 +162,7 @@ async def test_once_it_exists_everything_comes_to_its_end_by_itself(world: World
 
 
 async def test_a_sweep_tries_a_queue_once_however_many_sessions_it_blocks(world: World) -> None:
-    for number in range(40):
-        await world.east.consumer.consume(telling(0, f"session-{number}"))
+    await take(world.east, *(telling(0, f"session-{number}") for number in range(40)))
     before = dict(world.bus.fault_plan.calls)
     read = world.journal.fault_plan.calls["blocked"]
 
@@ -168,8 +176,7 @@ async def test_a_sweep_tries_a_queue_once_however_many_sessions_it_blocks(world:
 
 async def test_one_blocked_queue_does_not_hide_another_that_is_well_again(world: World) -> None:
     world.bus.missing = {("east", AUDIT), ("east", "out")}
-    for sequence in range(3):
-        await world.east.consumer.consume(telling(sequence))
+    await take(world.east, *(telling(sequence) for sequence in range(3)))
     world.bus.missing = {("east", AUDIT)}
 
     await sweep(world)
@@ -224,8 +231,7 @@ async def test_a_person_who_repaired_it_tries_again_at_once(world: World) -> Non
 
 
 async def test_outputs_are_sent_to_another_queue(world: World) -> None:
-    for sequence in range(2):
-        await world.east.consumer.consume(telling(sequence))
+    await take(world.east, *(telling(sequence) for sequence in range(2)))
     decision = OutputDecision(OutputAction.REDIRECT, *WHO_AND_WHY, to="audit-2")
 
     left = await world.east.outputs.decide("acc-7", AUDIT, decision, position=0)
@@ -284,3 +290,177 @@ async def test_staged_outputs_stay_while_they_are_blocked() -> None:
     assert world.outputs("west") == world.outputs("east") != []
     kinds = {d["kind"] for d in world.journal.partitions[writing([1]).session].values()}
     assert "staged" not in kinds
+
+
+# When a queue is renamed: a setting names another queue than before: what is pending goes where the
+# setting points now.
+
+
+RENAMED = replace(QUEUES, here="in-2", outputs="out-2", errors="errors-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "queue"), [("account.bill", "out-2"), ("account.burn", "errors-2")]
+)
+async def test_pending_outputs_and_faults_go_to_the_new_queue(kind: str, queue: str) -> None:
+    world = World()
+    world.bus.unavailable = set(REGIONS)
+    await world.east.consumer.consume(message(0, kind=kind))
+    world.bus.unavailable = set()
+
+    for region in REGIONS:
+        world.clock.seconds += LAG_SECONDS
+        worker = world.worker(region)
+        worker.recovery.dispatcher.delivery.queues = RENAMED
+        await worker.recovery.sweep()
+
+    assert [len(world.bus.messages(region, queue)) for region in REGIONS] == [1, 1]
+    assert not world.journal.newest("acc-7").outbox.regions  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent_to"),
+    [(OUTPUTS, "out-2"), (ERRORS, "errors-2"), (HERE, "in-2"), ("out", "out"), ("audit", "audit")],
+)
+async def test_only_what_was_stored_by_its_real_name_stays_there(stored: str, sent_to: str) -> None:
+    world = World()
+    dispatcher = world.east.recovery.dispatcher
+    dispatcher.delivery.queues = RENAMED
+
+    await dispatcher.delivery.deliver(address(stored, [message(0)], REGIONS))
+
+    assert [len(world.bus.messages(region, sent_to)) for region in REGIONS] == [1, 1]
+
+
+# When a queue refuses an output that is too large for it: a tombstone takes its place, and the
+# others follow.
+
+
+LARGEST = 1_000
+
+
+def limited(world: World) -> World:
+    """A world whose output queues take small messages only."""
+    world.bus.largest = {(region, "out"): LARGEST for region in ("east", "west")}
+    return world
+
+
+def kinds(world: World, region: str) -> list[str]:
+    """The types in a region's output queue, each message once."""
+    found = {m.id: m.type for m in world.bus.messages(region, "out")}
+    return list(found.values())
+
+
+@pytest.mark.parametrize("kind", ["write", "write.again"])
+async def test_a_tombstone_with_its_id_and_number_takes_its_place(
+    kind: str,
+) -> None:
+    world = limited(World(handlers=letter_handlers))
+    free = World(handlers=letter_handlers)
+    await free.east.consumer.consume(writing([1, 5_000, 3], kind=kind))
+    meant = free.bus.messages("east", "out")
+
+    outcome = await world.east.consumer.consume(writing([1, 5_000, 3], kind=kind))
+
+    assert isinstance(outcome, Processed)
+    for region in ("east", "west"):
+        came = {m.id: m for m in world.bus.messages(region, "out")}
+        assert list(came) == [m.id for m in meant]
+        assert [m.number for m in came.values()] == [m.number for m in meant]
+        assert [m.type for m in came.values()] == ["letter", TOMBSTONE_TYPE, "letter"]
+        assert came[meant[0].id] == meant[0]
+        assert came[meant[2].id] == meant[2]
+    assert sent(world, "east") == sent(world, "west")
+    assert await world.pending() == []
+
+
+async def test_nothing_that_stands_before_or_after_it_in_its_entry_is_sent_twice() -> None:
+    world = limited(World(handlers=letter_handlers))
+    await consume_together(world.east, [writing([1, 2]), writing([3, 5_000, 4], 1)])
+
+    assert len(world.entries(WRITER)) == 1
+    for region in ("east", "west"):
+        came = [m.number.sequence for m in world.bus.messages(region, "out") if m.number]
+        assert came == [0, 1, 2, 3, 4]
+
+
+async def test_the_entry_names_it_and_is_a_fault_that_people_see() -> None:
+    world = limited(World(handlers=letter_handlers))
+    await world.east.consumer.consume(writing([1, 5_000, 3]))
+
+    entry = await world.journal.entry(WRITER, 0)
+    assert entry is not None
+    poison = entry.outbox.messages[1]
+    assert dict(entry.outbox.refused) == {poison.id: "a message is too large for 'out'"}
+    assert Letter.model_validate_json(poison.body).text == "b" * 5_000
+    assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]
+    assert entry.halt is None
+
+
+async def test_the_next_outputs_of_the_session_are_not_blocked() -> None:
+    world = limited(World(handlers=letter_handlers))
+    await world.east.consumer.consume(writing([5_000]))
+    await world.east.consumer.consume(writing([1, 2], 1))
+
+    for region in ("east", "west"):
+        assert kinds(world, region) == [TOMBSTONE_TYPE, "letter", "letter"]
+
+
+async def test_the_receiver_records_the_tombstone_and_goes_on() -> None:
+    world = limited(World(handlers=letter_handlers))
+    await world.east.consumer.consume(writing([1, 5_000, 3]))
+    receiver = World(handlers=letter_handlers)
+
+    outcomes = {
+        m.number.sequence: await receiver.east.consumer.consume(m)
+        for m in world.bus.messages("east", "out")
+        if m.number
+    }
+    assert set(await take(receiver.west, *world.bus.messages("west", "out"))) == {AlreadyDone()}
+
+    tombstone = outcomes[1]
+    assert isinstance(tombstone, AlreadyDone | Refused)
+    head = await receiver.journal.head(READER)
+    assert head is not None
+    assert dict(head.state or {}) == {"letters": [1, 3]}
+    recorded = await receiver.journal.entry(READER, 1)
+    assert recorded is not None
+    assert recorded.status is Status.SKIPPED
+    assert recorded.reason == "voided by its sender: its queue does not take it"
+
+
+async def test_one_regions_refusal_is_told_in_the_same_words_as_the_others() -> None:
+    world = limited(World(handlers=letter_handlers))
+    world.bus.unavailable = {"west"}
+    await world.east.consumer.consume(writing([5_000, 2]))
+    world.bus.unavailable = set()
+    world.bus.largest.clear()
+    world.clock.seconds += LAG_SECONDS
+
+    await world.west.recovery.sweep()
+
+    assert sent(world, "west") == sent(world, "east")
+    assert kinds(world, "west") == [TOMBSTONE_TYPE, "letter"]
+
+
+async def test_every_output_may_be_refused() -> None:
+    world = limited(World(handlers=letter_handlers))
+    await world.east.consumer.consume(writing([2_000, 3_000, 4_000]))
+
+    assert kinds(world, "east") == kinds(world, "west") == [TOMBSTONE_TYPE] * 3
+    assert await world.pending() == []
+
+
+async def test_whatever_call_fails_the_tombstone_and_the_others_have_the_same_bytes() -> None:
+    async def work(world: World) -> None:
+        limited(world)
+        await redelivered(world, writing([1, 5_000, 3]), writing([4, 5], 1))
+        await rest(world)
+
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, letter_handlers):
+        expected = expected or sent(world, "east")
+        assert len(expected) == 5
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.pending() == [], world.fault_plan
+        assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]

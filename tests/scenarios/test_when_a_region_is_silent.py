@@ -1,4 +1,4 @@
-"""A region accepts and never answers: the other one goes on as if nothing were, and it is repaid.
+"""A region accepts and never answers: the other one goes on as if nothing were, and it misses nothing.
 
 Time is virtual here: a second passes only while everything waits.
 """
@@ -19,7 +19,7 @@ from shared.engine.dispatch.deliver import (
 )
 from tests.crashes import sent
 from tests.loop_clock import LoopClock
-from tests.world import LAG_SECONDS, REGIONS, World, message
+from tests.world import LAG_SECONDS, REGIONS, World, message, take
 
 SEND_SECONDS_MAX = 10.0
 
@@ -28,7 +28,7 @@ def bill(sequence: int, session: str = "acc-7") -> Message:
     return message(sequence, session=session, kind="account.bill")
 
 
-def in_silence(work: Callable[[World], Awaitable[None]]) -> None:
+def in_silence(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
     """Do it in virtual time with a silent west; a send to it gives up as the adapter's does."""
 
     async def run() -> None:
@@ -46,176 +46,160 @@ def in_silence(work: Callable[[World], Awaitable[None]]) -> None:
         world.bus.silent = {"west"}
         await work(world)
 
-    virtual_time.run(run())
+    return lambda: virtual_time.run(run())
 
 
-def test_the_first_message_waits_a_second_and_the_next_ones_not_at_all() -> None:
-    async def work(world: World) -> None:
-        assert isinstance(await world.east.consumer.consume(bill(0)), Processed)
-        assert virtual_time.now() <= PATIENCE_SECONDS
+@in_silence
+async def test_the_first_message_waits_a_second_and_the_next_ones_not_at_all(world: World) -> None:
+    assert isinstance(await world.east.consumer.consume(bill(0)), Processed)
+    assert virtual_time.now() <= PATIENCE_SECONDS
+    began = virtual_time.now()
+    for sequence in range(1, 50):
+        assert isinstance(await world.east.consumer.consume(bill(sequence)), Processed)
+    assert virtual_time.now() == began
+    assert len(world.outputs("east")) == 50
+
+
+@in_silence
+async def test_of_many_sessions_at_once_each_waits_a_second_and_one_probes_later(
+    world: World,
+) -> None:
+    async def consume(number: int) -> None:
+        await world.east.consumer.consume(bill(0, f"session-{number}"))
+
+    await asyncio.gather(*(consume(number) for number in range(20)))
+    assert virtual_time.now() <= PATIENCE_SECONDS
+    await asyncio.sleep(PAUSE_SECONDS)
+    tried = world.bus.fault_plan.calls["silent.west"]
+    await asyncio.gather(*(consume(number) for number in range(20, 40)))
+    assert world.bus.fault_plan.calls["silent.west"] == tried + 1
+
+
+@in_silence
+async def test_over_ten_minutes_it_is_tried_less_and_less_often(world: World) -> None:
+    worst = 0.0
+    for sequence in range(600):
         began = virtual_time.now()
-        for sequence in range(1, 50):
-            assert isinstance(await world.east.consumer.consume(bill(sequence)), Processed)
-        assert virtual_time.now() == began
-        assert len(world.outputs("east")) == 50
-
-    in_silence(work)
-
-
-def test_of_many_sessions_at_once_each_waits_a_second_and_one_probes_later() -> None:
-    async def work(world: World) -> None:
-        async def consume(number: int) -> None:
-            await world.east.consumer.consume(bill(0, f"session-{number}"))
-
-        await asyncio.gather(*(consume(number) for number in range(20)))
-        assert virtual_time.now() <= PATIENCE_SECONDS
-        await asyncio.sleep(PAUSE_SECONDS)
-        tried = world.bus.fault_plan.calls["silent.west"]
-        await asyncio.gather(*(consume(number) for number in range(20, 40)))
-        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
-
-    in_silence(work)
+        await world.east.consumer.consume(bill(sequence))
+        worst = max(worst, virtual_time.now() - began)
+        await asyncio.sleep(1.0)
+    assert worst <= 2 * PATIENCE_SECONDS
+    assert world.bus.fault_plan.calls["silent.west"] <= 600 / PAUSE_SECONDS_MAX + 8
+    # Nothing is looked for meanwhile, but for the probes.
+    assert world.journal.fault_plan.calls["pending"] <= 600 / PAUSE_SECONDS_MAX + 8
 
 
-def test_over_ten_minutes_it_is_tried_less_and_less_often() -> None:
-    async def work(world: World) -> None:
-        worst = 0.0
-        for sequence in range(600):
-            began = virtual_time.now()
-            await world.east.consumer.consume(bill(sequence))
-            worst = max(worst, virtual_time.now() - began)
-            await asyncio.sleep(1.0)
-        assert worst <= 2 * PATIENCE_SECONDS
-        assert world.bus.fault_plan.calls["silent.west"] <= 600 / PAUSE_SECONDS_MAX + 8
-        # Nothing is looked for meanwhile, but for the probes.
-        assert world.journal.fault_plan.calls["pending"] <= 600 / PAUSE_SECONDS_MAX + 8
-
-    in_silence(work)
+@in_silence
+async def test_it_costs_no_write_and_what_is_missed_is_known_with_the_next_entry(
+    world: World,
+) -> None:
+    await take(world.east, *(bill(sequence) for sequence in range(20)))
+    assert world.journal.fault_plan.calls["acknowledge"] == 0
+    assert {tuple(entry["pending"]) for entry in world.entries()} == {("west",)}
 
 
-def test_it_costs_no_write_and_what_is_missed_is_known_with_the_next_entry() -> None:
-    async def work(world: World) -> None:
-        for sequence in range(20):
-            await world.east.consumer.consume(bill(sequence))
-        assert world.journal.fault_plan.calls["acknowledge"] == 0
-        assert {tuple(entry["pending"]) for entry in world.entries()} == {("west",)}
+@in_silence
+async def test_when_it_answers_again_its_own_sweep_delivers_it_all_in_order(world: World) -> None:
+    await take(world.east, *(bill(sequence) for sequence in range(30)))
+    world.bus.silent.clear()
+    await asyncio.sleep(LAG_SECONDS + 1)
 
-    in_silence(work)
+    await world.west.recovery.sweep()
+    assert sent(world, "west") == sent(world, "east")
 
-
-def test_when_it_answers_again_its_own_sweep_repays_it_in_order() -> None:
-    async def work(world: World) -> None:
-        for sequence in range(30):
-            await world.east.consumer.consume(bill(sequence))
-        world.bus.silent.clear()
-        await asyncio.sleep(LAG_SECONDS + 1)
-
-        await world.west.recovery.sweep()
-        assert sent(world, "west") == sent(world, "east")
-
-        await asyncio.sleep(PAUSE_SECONDS_MAX)
-        await world.east.consumer.consume(bill(30))
-        assert sent(world, "west") == sent(world, "east")
-        assert await world.pending() == []
-
-    in_silence(work)
+    await asyncio.sleep(PAUSE_SECONDS_MAX)
+    await world.east.consumer.consume(bill(30))
+    assert sent(world, "west") == sent(world, "east")
+    assert await world.pending() == []
 
 
-def test_a_returned_region_is_not_repaid_inside_the_others_messages() -> None:
-    async def work(world: World) -> None:
-        for sequence in range(30):
-            await world.east.consumer.consume(bill(sequence))
-        world.bus.silent.clear()
-        await asyncio.sleep(PAUSE_SECONDS_MAX)
-        before = dict(world.bus.fault_plan.calls)
+@in_silence
+async def test_a_returned_region_is_not_served_inside_the_others_messages(world: World) -> None:
+    await take(world.east, *(bill(sequence) for sequence in range(30)))
+    world.bus.silent.clear()
+    await asyncio.sleep(PAUSE_SECONDS_MAX)
+    before = dict(world.bus.fault_plan.calls)
 
-        for sequence in range(30, 40):
-            await world.east.consumer.consume(bill(sequence))
+    await take(world.east, *(bill(sequence) for sequence in range(30, 40)))
 
-        # One output showed that it is back; the rest is its own sweep's.
-        assert world.bus.fault_plan.calls["send.west"] - before.get("send.west", 0) == 1
-        await asyncio.sleep(LAG_SECONDS + 1)
-        await world.west.recovery.sweep()
-        assert sent(world, "west") == sent(world, "east")
-
-    in_silence(work)
+    # One output showed that it is back; the rest is its own sweep's.
+    assert world.bus.fault_plan.calls["send.west"] - before.get("send.west", 0) == 1
+    await asyncio.sleep(LAG_SECONDS + 1)
+    await world.west.recovery.sweep()
+    assert sent(world, "west") == sent(world, "east")
 
 
-def test_silence_everywhere_is_waited_for_ten_seconds_and_then_not_at_all() -> None:
-    async def work(world: World) -> None:
-        world.bus.silent = {*REGIONS}
-        await world.east.consumer.consume(bill(0))
-        assert virtual_time.now() <= SEND_SECONDS_MAX
-        began = virtual_time.now()
-        await world.east.consumer.consume(bill(0, "another"))
-        assert virtual_time.now() == began
+@in_silence
+async def test_silence_everywhere_is_waited_for_ten_seconds_and_then_not_at_all(
+    world: World,
+) -> None:
+    world.bus.silent = {*REGIONS}
+    await world.east.consumer.consume(bill(0))
+    assert virtual_time.now() <= SEND_SECONDS_MAX
+    began = virtual_time.now()
+    await world.east.consumer.consume(bill(0, "another"))
+    assert virtual_time.now() == began
 
-    in_silence(work)
 
+@in_silence
+async def test_a_region_that_is_only_slow_to_connect_is_used_from_then_on(world: World) -> None:
+    world.bus.silent.clear()
+    send, connected = world.bus.send, asyncio.Event()
 
-def test_a_region_that_is_only_slow_to_connect_is_used_from_then_on() -> None:
-    async def work(world: World) -> None:
-        world.bus.silent.clear()
-        send, connected = world.bus.send, asyncio.Event()
+    async def slow(region: str, *arguments: object, **options: object) -> None:
+        if region == "west" and not connected.is_set():
+            await asyncio.sleep(3 * PATIENCE_SECONDS)
+            connected.set()
+        await send(region, *arguments, **options)  # type: ignore[arg-type]
 
-        async def slow(region: str, *arguments: object, **options: object) -> None:
-            if region == "west" and not connected.is_set():
-                await asyncio.sleep(3 * PATIENCE_SECONDS)
-                connected.set()
-            await send(region, *arguments, **options)  # type: ignore[arg-type]
-
-        world.bus.send = slow  # type: ignore[method-assign]
-        await world.east.consumer.consume(bill(0))
-        assert virtual_time.now() <= PATIENCE_SECONDS
-        await asyncio.sleep(3 * PATIENCE_SECONDS)
-        await world.east.consumer.consume(bill(1))
-        assert sent(world, "west") == sent(world, "east")
-
-    in_silence(work)
+    world.bus.send = slow  # type: ignore[method-assign]
+    await world.east.consumer.consume(bill(0))
+    assert virtual_time.now() <= PATIENCE_SECONDS
+    await asyncio.sleep(3 * PATIENCE_SECONDS)
+    await world.east.consumer.consume(bill(1))
+    assert sent(world, "west") == sent(world, "east")
 
 
 async def send_output(delivery: Delivery, sequence: int, queue: str = OUTPUTS) -> None:
     await delivery.deliver(delivery.address_all(queue, [bill(sequence)]))
 
 
-def test_however_long_it_was_silent_before_it_answered_the_next_silence_begins_anew() -> None:
-    async def work(world: World) -> None:
-        delivery = world.delivery()
-        for sequence in range(120):
-            await send_output(delivery, sequence)
-            await asyncio.sleep(1.0)
-        world.bus.silent.clear()
-        await asyncio.sleep(PAUSE_SECONDS_MAX)
-        await send_output(delivery, 120)
-        assert sent(world, "west") == sent(world, "east")[-1:]
+@in_silence
+async def test_however_long_it_was_silent_before_it_answered_the_next_silence_begins_anew(
+    world: World,
+) -> None:
+    delivery = world.delivery()
+    for sequence in range(120):
+        await send_output(delivery, sequence)
+        await asyncio.sleep(1.0)
+    world.bus.silent.clear()
+    await asyncio.sleep(PAUSE_SECONDS_MAX)
+    await send_output(delivery, 120)
+    assert sent(world, "west") == sent(world, "east")[-1:]
 
-        world.bus.silent = {"west"}
-        await send_output(delivery, 121)
-        tried = world.bus.fault_plan.calls["silent.west"]
-        await asyncio.sleep(PAUSE_SECONDS)
-        await send_output(delivery, 122)
+    world.bus.silent = {"west"}
+    await send_output(delivery, 121)
+    tried = world.bus.fault_plan.calls["silent.west"]
+    await asyncio.sleep(PAUSE_SECONDS)
+    await send_output(delivery, 122)
 
-        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
-
-    in_silence(work)
+    assert world.bus.fault_plan.calls["silent.west"] == tried + 1
 
 
-def test_a_region_that_refuses_is_silent_no_more() -> None:
-    async def work(world: World) -> None:
-        delivery = world.delivery()
-        await send_output(delivery, 0)
-        await asyncio.sleep(PAUSE_SECONDS)
-        world.bus.silent.clear()
-        world.bus.unavailable = {("west", "out")}
-        await send_output(delivery, 1)
-        assert delivery.explain("west", OUTPUTS) == "region west is unavailable"
+@in_silence
+async def test_a_region_that_refuses_is_silent_no_more(world: World) -> None:
+    delivery = world.delivery()
+    await send_output(delivery, 0)
+    await asyncio.sleep(PAUSE_SECONDS)
+    world.bus.silent.clear()
+    world.bus.unavailable = {("west", "out")}
+    await send_output(delivery, 1)
+    assert delivery.explain("west", OUTPUTS) == "region west is unavailable"
 
-        # So a silence of its other queues is a first one again, and its pause is as short.
-        world.bus.silent = {"west"}
-        await send_output(delivery, 2, ERRORS)
-        tried = world.bus.fault_plan.calls["silent.west"]
-        await asyncio.sleep(PAUSE_SECONDS)
-        await send_output(delivery, 3, ERRORS)
-        assert world.bus.fault_plan.calls["silent.west"] == tried + 1
-
-    in_silence(work)
+    # So a silence of its other queues is a first one again, and its pause is as short.
+    world.bus.silent = {"west"}
+    await send_output(delivery, 2, ERRORS)
+    tried = world.bus.fault_plan.calls["silent.west"]
+    await asyncio.sleep(PAUSE_SECONDS)
+    await send_output(delivery, 3, ERRORS)
+    assert world.bus.fault_plan.calls["silent.west"] == tried + 1

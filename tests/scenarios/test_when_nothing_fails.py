@@ -40,7 +40,7 @@ SENDS = ("send.east", "send.west")
 READS = ("head", "entry", "stored_entry", "processed", "cursor", "parked", "parked_run")
 
 
-def in_two_regions(work: Callable[[World], Awaitable[None]]) -> None:
+def in_two_regions(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
     """Do it while both regions' feeds and sweeps run, with ten messages published before."""
 
     async def run() -> None:
@@ -58,7 +58,7 @@ def in_two_regions(work: Callable[[World], Awaitable[None]]) -> None:
         assert world.amounts() == [*range(10)]
         assert await world.pending() == []
 
-    virtual_time.run(run())
+    return lambda: virtual_time.run(run())
 
 
 @asynccontextmanager
@@ -104,58 +104,54 @@ def counted(world: World, names: Iterable[str]) -> dict[str, int]:
     return {name: calls[name] for name in names if calls.get(name)}
 
 
-def test_a_message_costs_one_write_in_the_primary_and_its_copy_none() -> None:
-    async def work(world: World) -> None:
-        world.journal.fault_plan.calls.clear()
-        assert visible(world, "west") == []
+@in_two_regions
+async def test_a_message_costs_one_write_in_the_primary_and_its_copy_none(world: World) -> None:
+    world.journal.fault_plan.calls.clear()
+    assert visible(world, "west") == []
 
-        await receive(world.east, visible(world, "east"))
-        await asyncio.sleep(DELAY_SECONDS)
+    await receive(world.east, visible(world, "east"))
+    await asyncio.sleep(DELAY_SECONDS)
 
-        # The newest entry has no next one yet that could carry its acknowledgement.
-        written = {"append": len(BILLS), "leave_pending": 1}
-        assert (counted(world, WRITES), counted(world, READS)) == (written, {})
+    # The newest entry has no next one yet that could carry its acknowledgement.
+    written = {"append": len(BILLS), "leave_pending": 1}
+    assert (counted(world, WRITES), counted(world, READS)) == (written, {})
 
-        await receive(world.west, visible(world, "west"))
+    await receive(world.west, visible(world, "west"))
 
-        # A point read for the first copy, and a page of entries for the others.
-        assert (counted(world, WRITES), counted(world, READS)) == (written, {"processed": 2})
-
-    in_two_regions(work)
+    # A point read for the first copy, and a page of entries for the others.
+    assert (counted(world, WRITES), counted(world, READS)) == (written, {"processed": 2})
 
 
-def test_a_queue_is_sent_each_message_and_each_output_once() -> None:
-    async def work(world: World) -> None:
-        assert counted(world, SENDS) == dict.fromkeys(SENDS, 1)
-        await receive(world.east, visible(world, "east"))
-        await asyncio.sleep(DELAY_SECONDS)
-        await receive(world.west, visible(world, "west"))
-        await asyncio.sleep(LAG_SECONDS)
+@in_two_regions
+async def test_a_queue_is_sent_each_message_and_each_output_once(world: World) -> None:
+    assert counted(world, SENDS) == dict.fromkeys(SENDS, 1)
+    await receive(world.east, visible(world, "east"))
+    await asyncio.sleep(DELAY_SECONDS)
+    await receive(world.west, visible(world, "west"))
+    await asyncio.sleep(LAG_SECONDS)
 
-        # The messages together, and the output of each of them.
-        assert counted(world, SENDS) == dict.fromkeys(SENDS, 1 + len(BILLS))
-
-    in_two_regions(work)
+    # The messages together, and the output of each of them.
+    assert counted(world, SENDS) == dict.fromkeys(SENDS, 1 + len(BILLS))
 
 
-def test_messages_that_come_early_wait_inside_the_first_call_that_is_made_for_them() -> None:
-    async def work(world: World) -> None:
-        began = virtual_time.now()
-        await receive(world.east, reversed(visible(world, "east")))
+@in_two_regions
+async def test_messages_that_come_early_wait_inside_the_first_call_that_is_made_for_them(
+    world: World,
+) -> None:
+    began = virtual_time.now()
+    await receive(world.east, reversed(visible(world, "east")))
 
-        assert virtual_time.now() - began < GAP_SECONDS
-        assert {entry["status"] for entry in world.entries()} == {"completed"}
-
-    in_two_regions(work)
+    assert virtual_time.now() - began < GAP_SECONDS
+    assert {entry["status"] for entry in world.entries()} == {"completed"}
 
 
-def test_messages_that_wait_in_vain_are_settled_by_the_first_call_that_is_made_for_them() -> None:
-    async def work(world: World) -> None:
-        first, *others = visible(world, "east")
-        await receive(world.east, others)
-        assert GAP_SECONDS <= virtual_time.now() < 2 * GAP_SECONDS
-        assert world.amounts() == []
+@in_two_regions
+async def test_messages_that_wait_in_vain_are_settled_by_the_first_call_that_is_made_for_them(
+    world: World,
+) -> None:
+    first, *others = visible(world, "east")
+    await receive(world.east, others)
+    assert GAP_SECONDS <= virtual_time.now() < 2 * GAP_SECONDS
+    assert world.amounts() == []
 
-        await receive(world.east, [first])
-
-    in_two_regions(work)
+    await receive(world.east, [first])

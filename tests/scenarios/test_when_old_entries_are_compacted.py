@@ -18,8 +18,8 @@ from shared.engine.operate.compact import (
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY, position_id
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
-from tests.letters import WRITER, handlers, writing
-from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
+from tests.sized_outputs import WRITER, handlers, writing
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, take
 
 RETENTION = POLICY.retention_seconds
 MANY = 2 * MILESTONE_EVERY + 10
@@ -27,9 +27,8 @@ DAY_SECONDS = 24 * 3600.0
 
 
 async def consume(world: World, messages: Sequence[Message]) -> None:
-    """Take messages in the east, and let what they owe be said."""
-    for arriving in messages:
-        await world.east.consumer.consume(arriving)
+    """Take messages in the east."""
+    await take(world.east, *messages)
 
 
 async def long_session(world: World, count: int = MANY) -> None:
@@ -259,7 +258,7 @@ async def test_late_duplicates_of_what_was_removed_are_still_duplicates(world: W
     assert world.amounts() == list(range(1, MANY + 1))
 
 
-async def test_an_unpaid_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
+async def test_a_pending_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
     await consume(world, [message(n) for n in range(50)])
     world.bus.unavailable = {"west"}
     await consume(world, [message(50, kind="account.bill")])
@@ -427,14 +426,12 @@ async def test_the_owner_of_a_claim_at_a_milestone_still_finds_what_it_starts_fr
 
 async def test_outputs_of_removed_entries_stay_delivered_once(world: World) -> None:
     bills = [message(n, kind="account.bill") for n in range(MANY)]
-    for bill in bills:
-        assert isinstance(await world.east.consumer.consume(bill), Processed)
+    assert {type(one) for one in await take(world.east, *bills)} == {Processed}
     world.clock.seconds += RETENTION + LAG_SECONDS
     sent = world.outputs("east")
 
     await world.east.compactor.compact()
-    for bill in bills[::20]:
-        assert await world.worker("east").consumer.consume(bill) == AlreadyDone()
+    assert set(await take(world.worker("east"), *bills[::20])) == {AlreadyDone()}
     await world.west.recovery.sweep()
 
     assert world.outputs("east") == world.outputs("west") == sent

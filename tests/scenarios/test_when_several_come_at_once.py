@@ -19,9 +19,9 @@ from shared.engine.consume.outcomes import (
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.regions import consume_together
 from tests.crashes import rest, sent, until_settled, worlds
-from tests.letters import WRITER, writing
-from tests.letters import handlers as letter_handlers
-from tests.world import GAP_SECONDS, POLICY, Account, Amount, World, handlers, message
+from tests.sized_outputs import WRITER, writing
+from tests.sized_outputs import handlers as letter_handlers
+from tests.world import GAP_SECONDS, POLICY, Account, Amount, World, handlers, message, take
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
@@ -43,16 +43,15 @@ def names(outcomes: Sequence[Outcome]) -> list[str]:
     return [type(outcome).__name__ for outcome in outcomes]
 
 
-def covered(world: World) -> list[int]:
-    """How many messages each entry covers."""
+def messages_of(world: World) -> list[int]:
+    """The number of messages of each entry."""
     return [len(entry["identities"]) for entry in world.entries()]
 
 
 async def one_by_one(messages: Sequence[Message]) -> World:
     """The world in which the same messages came alone."""
     world = World(policy=IMPATIENT)
-    for arriving in messages:
-        await world.east.consumer.consume(arriving)
+    await take(world.east, *messages)
     return world
 
 
@@ -60,7 +59,7 @@ async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
     outcomes = await consume_together(world.east, TEN)
 
     assert names(outcomes) == ["Processed"] * 10
-    assert covered(world) == [10]
+    assert messages_of(world) == [10]
     assert world.journal.fault_plan.calls["append"] == 1
     assert world.amounts() == list(range(1, 11))
 
@@ -79,7 +78,7 @@ async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -
     await consume_together(world.east, TEN[:5])
     await consume_together(world.east, TEN[5:])
 
-    assert covered(world) == [5, 5]
+    assert messages_of(world) == [5, 5]
     assert [entry["state"]["amounts"] for entry in world.entries()] == [
         list(range(1, 6)),
         list(range(1, 11)),
@@ -94,7 +93,7 @@ async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
     outcomes = await consume_together(world.east, poisoned(at))
 
     assert names(outcomes) == ["Processed"] * at + ["Faulted"] + ["Parked"] * (9 - at)
-    assert covered(world) == [at] * bool(at) + [1] * (10 - at)
+    assert messages_of(world) == [at] * bool(at) + [1] * (10 - at)
     assert world.amounts() == list(range(1, at + 1))
     alone = await one_by_one(poisoned(at))
     assert world.outputs("east") == alone.outputs("east")
@@ -199,7 +198,7 @@ async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: 
 async def test_a_hundred_and_fifty_messages_are_two_entries(world: World) -> None:
     await consume_together(world.east, [message(n) for n in range(150)])
 
-    assert covered(world) == [100, 50]
+    assert messages_of(world) == [100, 50]
     assert world.amounts() == list(range(1, 151))
 
 
@@ -235,7 +234,7 @@ async def test_a_fault_that_is_skipped_lets_the_rest_of_the_batch_follow(world: 
 
     assert names(outcomes) == ["Processed"] * 4 + ["Faulted"] + ["Processed"] * 5
     assert all(isinstance(outcome, Processed | Faulted) for outcome in outcomes)
-    assert covered(world) == [4, 1, 5]
+    assert messages_of(world) == [4, 1, 5]
     assert world.amounts() == [1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 

@@ -1,21 +1,36 @@
-"""Input that nobody can take, or that looks as if: each has a named end, and nothing is lost."""
+"""Input is bad or absurd: each kind has a named end, at every entrance, and nothing is lost."""
 
 import json
+import logging
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import azure.functions as func
 import pytest
 
+from functions.handlers import orders
+from functions.http import sagas
+from functions.http.ingest import accept
+from functions.http.operate import carry_out, show_session
 from functions.triggers.receive import receive_message
 from shared.domain import wire
-from shared.domain.errors import OutcomeUnknown
+from shared.domain.errors import CallerError, OutcomeUnknown
 from shared.domain.message import BODY_BYTES_MAX, SEQUENCE_MAX, Message, Number
+from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
+from shared.publishing.message import SessionMessage
+from shared.publishing.options import IdempotentProducerOptions
+from shared.publishing.producer import IdempotentProducer
 from tests.deliveries import delivery, delivery_of
+from tests.saga_stage import Stage, order
 from tests.world import GAP_SECONDS, REGIONS, World, message
+
+# When the input is bad: input that nobody can take, or that looks as if: each has a named end, and
+# nothing is lost.
+
 
 PREFIX = wire.PREFIX
 GOOD = wire.to_properties(message(0))
@@ -224,3 +239,358 @@ async def test_a_delivery_is_never_answered_by_the_broker_for_any_of_these() -> 
 
     for arriving in deliveries():
         await receive_message(World().west, arriving)
+
+
+# When the input is absurd: absurd input at every entrance: each kind has a named end, and nothing
+# repeats it raw.
+
+
+# A name, and whether it can be one.
+NAMES = {
+    "empty": ("", False),
+    "129 characters": ("x" * 129, False),
+    "50 kB": ("x" * 50_000, False),
+    "half a surrogate pair": ("a\ud800", False),
+    "a zero": ("\0", True),
+    "a new line": ("a\nERROR forged", True),
+    "ANSI escapes": ("\x1b[31mred", True),
+    "a line separator": ("a\u2028b", True),
+    "a space": (" ", True),
+}
+# A body for a handler that wants {"amount": a whole number}, and whether it can read it.
+BODIES = {
+    "nothing": (b"", False),
+    "no JSON": (b"\0", False),
+    "no UTF-8": (b"\xff", False),
+    "half a surrogate pair": (b'{"amount":"\\ud800"}', False),
+    "nested 100,000 deep": (b'{"amount":' + b"[" * 100_000, False),
+    "nested 129 deep": (b"[" * 129 + b"]" * 129, False),
+    "4,301 digits": (b'{"amount":' + b"9" * 4_301 + b"}", False),
+    "no number": (b'{"amount":NaN}', False),
+    "no finite number": (b'{"amount":1e999}', False),
+    "a fraction": (b'{"amount":1.5}', False),
+    "a list of 300,000": (b"[" + b"1," * 300_000 + b"1]", False),
+    "over a megabyte": (b"1" * 1_000_001, False),
+    "a field twice": (b'{"amount":1,"amount":2}', True),
+    "true for 1": (b'{"amount":true}', True),
+    "50,000 more fields": (
+        b'{"amount":1,' + b",".join(b'"%d":1' % n for n in range(50_000)) + b"}",
+        True,
+    ),
+}
+TIMES = {
+    "no time": ("noon", False),
+    "no day": ("2026-02-30", False),
+    "no zone": ("2026-01-01T00:00:00+99:99", False),
+    "50 kB": ("2" * 50_000, False),
+    "a zero": ("\0", False),
+    "before the first year": ("0001-01-01T00:00:00+14:00", True),
+    "after the last year": ("9999-12-31T23:59:59-14:00", True),
+}
+GOOD_BODY = b'{"amount":5}'
+
+
+class Hub:
+    """A task hub that takes everything."""
+
+    async def schedule_new_orchestration(self, *_: Any, **__: Any) -> str:
+        return ""
+
+    async def raise_orchestration_event(self, *_: Any) -> None:
+        pass
+
+    async def get_all_orchestration_states(self, _: Any) -> list[Any]:
+        return []
+
+
+def ask(
+    body: bytes = GOOD_BODY,
+    *,
+    headers: Mapping[str, str] | None = None,
+    query: str = "",
+    **named: Mapping[str, str],
+) -> func.HttpRequest:
+    return func.HttpRequest(
+        "POST",
+        f"http://127.0.0.1/api{query}",
+        headers={"Idempotency-Key": "k", **(headers or {})},
+        params=dict(named.get("params", {})),
+        route_params=dict(named.get("route", {})),
+        body=body,
+    )
+
+
+def ingest(value: str, part: str) -> Awaitable[func.HttpResponse]:
+    params, route = {"type": "account.add"}, {"session": "acc-7"}
+    headers: dict[str, str] = {}
+    match part:
+        case "key":
+            headers["Idempotency-Key"] = value
+        case "session":
+            route["session"] = value
+        case "time":
+            params["time"] = value
+        case "time in a header":
+            headers["ce-time"] = value
+        case _:
+            params[part] = value
+    return accept(World().east, ask(headers=headers, params=params, route=route))
+
+
+def resolve(session: str) -> Awaitable[func.HttpResponse]:
+    body = b'{"action":"skip","who":"Ada","why":"because"}'
+    return carry_out(World().east, ask(body, route={"session": session}))
+
+
+def start(key: str, kind: str = "order.place") -> Awaitable[func.HttpResponse]:
+    request = ask(order(("p", 1)).encode(), params={"type": kind}, route={"key": key})
+    return sagas.start_saga_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+
+
+def tell(key: str, event: str) -> Awaitable[func.HttpResponse]:
+    request = ask(b"", route={"key": key, "event": event})
+    return sagas.add_event_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+
+
+def show(key: str) -> Awaitable[func.HttpResponse]:
+    request = ask(b"", route={"key": key})
+    return sagas.describe_saga_over_http(Stage(orders.handlers).book(), request)
+
+
+def cancel(key: str) -> Awaitable[func.HttpResponse]:
+    request = ask(b"", route={"key": key})
+    return sagas.cancel_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+
+
+def list_in(state: str) -> Awaitable[func.HttpResponse]:
+    request = ask(b"", params={"state": state})
+    return sagas.list_over_http(Hub(), request)  # type: ignore[arg-type]
+
+
+# Each entrance takes a name, and answers 200, 202, 404 or 409 where there can be such a name.
+NAMED_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
+    "ingest: key": lambda name: ingest(name, "key"),
+    "ingest: session": lambda name: ingest(name, "session"),
+    "session": lambda name: show_session(World().east, ask(route={"session": name})),
+    "resolution: session": resolve,
+    "start a saga: key": lambda name: start(name or "x" * 129),
+    "tell a saga: key": lambda name: tell(name or "x" * 129, "approved"),
+    "show a saga: key": lambda name: show(name or "x" * 129),
+    "cancel a saga: key": lambda name: cancel(name or "x" * 129),
+}
+# Of these only a few words are known: 400, whatever else it is.
+WORDS_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
+    "ingest: type": lambda word: ingest(word, "type"),
+    "ingest: parameter": lambda word: ingest("1", word or "x"),
+    "start a saga: type": lambda word: start("o-1", word),
+    "tell a saga: event": lambda word: tell("o-1", word),
+    "list sagas: state": lambda word: list_in(word or "x"),
+}
+
+
+def named_end(response: func.HttpResponse) -> int:
+    """The status of an answer that is short, one line, and a problem where it is a refusal."""
+    document = json.loads(response.get_body())
+    if response.status_code >= 400 and "detail" in document:
+        assert document["status"] == response.status_code
+        assert 0 < len(document["detail"]) <= 2_000
+        assert document["detail"].isprintable()
+    return int(response.status_code)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("entrance", NAMED_OVER_HTTP)
+async def test_a_name_over_http_can_be_one_or_is_a_bad_request(entrance: str, name: str) -> None:
+    value, can_be = NAMES[name]
+
+    status = named_end(await NAMED_OVER_HTTP[entrance](value))
+
+    assert status in ({200, 202, 404, 409} if can_be else {400})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("entrance", WORDS_OVER_HTTP)
+async def test_a_word_over_http_that_nobody_knows_is_a_bad_request(
+    entrance: str, name: str
+) -> None:
+    assert named_end(await WORDS_OVER_HTTP[entrance](NAMES[name][0])) == 400
+
+
+@pytest.mark.parametrize("case", TIMES)
+@pytest.mark.parametrize("part", ["time", "time in a header"])
+async def test_a_time_over_http_is_one_or_a_bad_request(part: str, case: str) -> None:
+    value, can_be = TIMES[case]
+
+    assert named_end(await ingest(value, part)) == (202 if can_be else 400)
+
+
+@pytest.mark.parametrize("case", BODIES)
+async def test_a_body_over_http_can_be_read_or_is_refused(case: str) -> None:
+    body, can_be = BODIES[case]
+    params = {"type": "account.add"}
+    answers = [
+        await accept(World().east, ask(body, params=params, route={"session": "acc-7"})),
+        await sagas.start_saga_over_http(
+            Stage(orders.handlers).book(),
+            Hub(),  # type: ignore[arg-type]
+            ask(body, params={"type": "order.place"}, route={"key": "o-1"}),
+        ),
+        await carry_out(World().east, ask(body, route={"session": "acc-7"})),
+    ]
+
+    ends = [named_end(answer) for answer in answers]
+
+    assert ends[0] in ({202} if can_be else {400, 413})
+    assert set(ends[1:]) <= {400, 413}
+
+
+@pytest.mark.parametrize("query", ["?type=account.add&type=account.burn", "?time=1&time=2"])
+async def test_a_parameter_that_is_given_twice_is_a_bad_request(query: str) -> None:
+    request = ask(query=query, params={"type": "account.add"}, route={"session": "acc-7"})
+
+    refused = await accept(World().east, request)
+
+    assert named_end(refused) == 400
+    assert "given 2 times" in json.loads(refused.get_body())["detail"]
+
+
+PROPERTIES = (
+    "specversion",
+    "id",
+    "source",
+    "type",
+    "partitionkey",
+    "time",
+    "producergroup",
+    "ownerlevel",
+    "producersequence",
+    "replyto",
+    "replysession",
+    "correlationid",
+    "nobody-knows-this",
+)
+VALUES: Mapping[str, object] = {
+    **{name: value for name, (value, _) in NAMES.items()},
+    **{f"time: {name}": value for name, (value, _) in TIMES.items()},
+    "a whole number": 7,
+    "a number of 64 bits": 2**63 - 1,
+    "a negative number": -1,
+    "a fraction": 1.5,
+    "not a number": float("nan"),
+    "true": True,
+    "nothing": None,
+    "bytes": b"\xff",
+    "a list": [1, [2]],
+    "a map": {"a": {"b": 1}},
+}
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize("is_numbered", [True, False], ids=["numbered", "un-numbered"])
+async def test_any_property_of_a_delivery_ends_in_the_journal_or_in_the_error_queues(
+    name: str, value: str, *, is_numbered: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    sent = message(0)
+    properties: dict[str, object] = dict(wire.to_properties(sent))
+    if not is_numbered:
+        properties = {
+            key: one
+            for key, one in properties.items()
+            if key.removeprefix(wire.PREFIX) not in wire.NUMBERING
+        } | {wire.PREFIX + "time": "2026-05-28T20:26:40Z"}
+    properties[wire.PREFIX + name] = VALUES[value]
+
+    with caplog.at_level(logging.DEBUG):
+        for worker in (world.east, world.west):
+            await receive_message(worker, delivery(sent.body, properties))
+
+    entries = [d for kept in world.journal.partitions.values() for d in kept.values()]
+    is_processed = any(one.get("kind") == "entry" for one in entries)
+    sent_back = {one.type for one in world.bus.messages("east", "errors")}
+    assert is_processed != ("lockstep.rejected" in sent_back)
+    for region in REGIONS:
+        reports = [json.loads(m.body) for m in world.bus.messages(region, "errors")]
+        assert all(report["reason"].isprintable() for report in reports)
+        assert all(len(report["reason"]) <= 2_000 for report in reports)
+    for record in caplog.records:
+        assert record.getMessage().isprintable()
+        assert len(record.getMessage()) < 2_500
+
+
+@pytest.mark.parametrize("case", BODIES)
+@pytest.mark.parametrize("kind", ["account.add", "account.melt", TOMBSTONE_TYPE])
+async def test_any_body_of_a_delivery_ends_in_the_journal_or_in_the_error_queues(
+    kind: str, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    body, can_be = BODIES[case]
+    properties = wire.to_properties(message(0, kind=kind))
+
+    with caplog.at_level(logging.DEBUG):
+        for worker in (world.east, world.west):
+            await receive_message(worker, delivery(body, properties))
+
+    entries = world.entries()
+    is_rejected = any(b"lockstep" in m.type.encode() for m in world.bus.messages("east", "errors"))
+    if kind == TOMBSTONE_TYPE:
+        assert entries or is_rejected
+    elif kind == "account.add" and can_be:
+        assert [entry["status"] for entry in entries] == ["completed"]
+    else:
+        assert is_rejected
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+def publish(session: str = "acc-7", **given: Any) -> Awaitable[object]:
+    fields = {"message_id": "m", "message_type": "account.add", "body": GOOD_BODY} | given
+    group, level = fields.pop("group", "bank"), fields.pop("level", None)
+    producer = IdempotentProducer(
+        World().producer(), IdempotentProducerOptions(group, owner_level=level)
+    )
+    return producer.send([SessionMessage(**fields)], session=session)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "part", ["session", "message_id", "message_type", "group", "reply_to", "reply_session"]
+)
+async def test_a_name_of_the_python_producer_can_be_one_or_is_refused_by_name(
+    part: str, name: str
+) -> None:
+    value, can_be = NAMES[name]
+    if part.startswith("reply") and name in ("empty", "129 characters"):
+        can_be = name == "empty" or part == "reply_to"
+    if part == "message_type":
+        can_be = name in ("129 characters", "a space")
+
+    if can_be:
+        await publish(**{part: value})
+    else:
+        with pytest.raises(CallerError):
+            await publish(**{part: value})
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, None, b"x", ["a"]])
+@pytest.mark.parametrize("part", ["session", "message_id", "message_type", "group"])
+async def test_what_is_no_text_is_refused_by_name_by_the_python_producer(
+    part: str, value: object
+) -> None:
+    with pytest.raises(CallerError):
+        await publish(**{part: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "level",
+    [-1, 32_768, 10**5_000, 1.0, True, "1"],
+    ids=["negative", "over int16", "5,001 digits", "a fraction", "true", "text"],
+)
+async def test_what_is_no_owner_level_is_refused_by_name(level: Any) -> None:
+    with pytest.raises(CallerError):
+        await publish(level=level)
+
+
+async def test_a_type_that_holds_a_zero_could_look_like_another_type_and_body() -> None:
+    with pytest.raises(CallerError, match="control characters"):
+        Message("m", "s", "a\0b", b"c")

@@ -101,10 +101,10 @@ def effects(journal: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, lis
     """The digests that the journal has of each session, in the order of its entries."""
     return {
         session: [
-            covered["digest"]
+            identity["digest"]
             for entry in sorted(entries, key=lambda entry: int(entry["id"]))
             if entry["status"] == "completed"
-            for covered in entry["identities"]
+            for identity in entry["identities"]
         ]
         for session, entries in journal.items()
     }

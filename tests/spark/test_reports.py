@@ -25,7 +25,7 @@ FACTS_FED = [fact(s, f"k{n}", f"{n:02}", n) for s in ("acc-1", "acc-2", "acc<3")
 def entry(session: str, position: int, number: int, **changes: Any) -> dict[str, Any]:
     """An entry of the journal as the change feed tells it, for the fact with a number."""
     body = f'{{"amount":{number}}}'
-    covered = {
+    identity = {
         "id": hashlib.sha256(f"{GROUP}\n{session}\n{number}".encode()).hexdigest()[:32],
         "type": "account.add",
         "digest": hashlib.sha256(f"account.add\0{body}".encode()).hexdigest(),
@@ -33,7 +33,7 @@ def entry(session: str, position: int, number: int, **changes: Any) -> dict[str,
         "sequence": number,
     }
     document = {"session": session, "id": f"{position:012d}", "kind": "entry", "_ts": position}
-    return document | {"status": "completed", "identities": [covered | changes]}
+    return document | {"status": "completed", "identities": [identity | changes]}
 
 
 def journal(*amiss: dict[str, Any]) -> list[dict[str, Any]]:

@@ -162,7 +162,7 @@ def test_a_delay_holds_one_operation_back(account: RunningAccount) -> None:
     assert stored(account) == ["000"]
 
 
-def test_a_fault_strikes_only_the_operation_it_names(account: RunningAccount) -> None:
+def test_a_fault_befalls_only_the_operation_it_names(account: RunningAccount) -> None:
     account.arm(Action.STATUS, "delete", status=500)
 
     account.journal.create_item(dict(ENTRY))

@@ -29,7 +29,7 @@ async def pending_world() -> World:
     return world
 
 
-async def test_the_feed_pays_what_its_documents_owe() -> None:
+async def test_the_feed_delivers_what_its_documents_say_is_pending() -> None:
     world = await pending_world()
 
     await recover_documents(world.east.recovery, world.journal.partitions["acc-7"].values())

@@ -119,7 +119,7 @@ def test_an_output_has_the_names_that_its_reader_expects() -> None:
 
     (parcel,) = run(lambda state, _, __: Handled(state, (book,))).batches
 
-    assert Named.model_validate_json(parcel.messages[0].body).book_title == "Journals"
+    assert Named.model_validate_json(batch.messages[0].body).book_title == "Journals"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

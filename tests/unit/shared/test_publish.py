@@ -236,7 +236,7 @@ async def test_an_unknown_write_that_cannot_be_read_back_or_settled_stays_unknow
 
 
 @pytest.mark.parametrize("fault", [None, *CALL_ERRORS])
-async def test_what_is_voided_when_it_is_settled_is_never_called_sent(
+async def test_a_tombstone_that_is_settled_is_never_called_sent(
     world: World, fault: CallFault | None
 ) -> None:
     narrow(world).bus.unavailable = {"east", "west"}
@@ -264,7 +264,7 @@ async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world:
         await producer.publish("acc-7", [HUGE], OPTIONS)
 
 
-async def test_what_a_narrow_queue_refuses_is_voided_and_named_and_never_called_sent(
+async def test_what_a_narrow_queue_refuses_is_replaced_and_named_and_never_called_sent(
     world: World,
 ) -> None:
     producer = narrow(world).producer()

@@ -1,0 +1,600 @@
+"""Pieces of work that between them make every call that the engine can make.
+
+Each is a coroutine over two regions in which calls go wrong, or not, and returns its result, which
+must not depend on what went wrong.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from unittest.mock import MagicMock, patch
+
+from proof.simulation.world.variant import small_limits
+from shared.domain import next_entry
+from shared.domain.errors import (
+    NotBlocked,
+    NotHalted,
+    NotMissing,
+    NotOpen,
+    TooLarge,
+    Unavailable,
+)
+from shared.domain.handler import Context, Handled, Handlers
+from shared.domain.journal import Entry
+from shared.domain.message import Message
+from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
+from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.saga.plan import SagaState
+from shared.domain.wire import to_properties
+from shared.engine.build import Services
+from shared.engine.consume import duplicates
+from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
+from shared.engine.operate.error_queue import RepeatRequest
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
+from shared.ports import DeadLetter
+from shared.testkit.injected_faults import FaultPlan, ProcessKilled
+from shared.testkit.regions import TwoRegions
+from tests.business import LEASE_OVER, payment, plain
+from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
+from tests.saga_stage import order
+from tests.saga_walks import walked
+from tests.sized_outputs import WRITER, Sizes, Written, letters, writing
+from tests.world import DELAY_SECONDS, REGIONS, message
+
+type Work = Callable[[FaultPlan], Awaitable[object]]
+
+SESSION = "acc-7"
+BILLS = [message(n, kind="account.bill") for n in range(8)]
+DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
+
+
+async def delivered(regions: BusinessRegions, *batches: Sequence[Message]) -> object:
+    """Deliver until all is settled, and let the sweeps find what is left."""
+    await regions.take(*batches)
+    await regions.finish()
+    return await regions.result()
+
+
+async def in_turn(faults: FaultPlan) -> object:
+    """Messages in their order, and a copy of the first."""
+    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[1:2], BILLS[:1])
+
+
+async def gapped(faults: FaultPlan) -> object:
+    """A message before its turn, which is parked and drained."""
+    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
+
+
+async def drained_together(faults: FaultPlan) -> object:
+    """Messages before their turn, which are drained in one entry, and one that is drained alone."""
+    early = [BILLS[3], BILLS[1], BILLS[2], message(4, kind="account.hint")]
+    return await delivered(BusinessRegions(faults), *([one] for one in early), BILLS[:1])
+
+
+async def parked_twice(faults: FaultPlan) -> object:
+    """A copy of a parked message, which is not the newest of those that are parked."""
+    return await delivered(BusinessRegions(faults), BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
+
+
+async def in_batches(faults: FaultPlan) -> object:
+    """Two batches, the first with a gap."""
+    return await delivered(BusinessRegions(faults), [*BILLS[:2], BILLS[3]], BILLS[2:5])
+
+
+async def without_numbers(faults: FaultPlan) -> object:
+    """A message without a number, and its copy."""
+    return await delivered(BusinessRegions(faults), [plain(0)], [plain(0)])
+
+
+@patch.multiple(duplicates, PAGE=2, MARGIN=1)
+async def late_copies(faults: FaultPlan) -> object:
+    """Copies of what two groups sent in turn, and another content under a used number."""
+    regions = BusinessRegions(faults)
+    others = [message(n, 50 + n, kind="account.bill", group="shop") for n in range(3)]
+    faults.is_over = True
+    await regions.take(*([one] for one in [others[0], *BILLS, *others[1:]]))
+    faults.is_over = False
+    await regions.take([BILLS[2]], [others[0]], [replace(BILLS[3], body=b'{"amount":99}')])
+    await regions.finish()
+    return await regions.result()
+
+
+@patch.object(next_entry, "CURSORS_MAX", 2)
+async def from_many_senders(faults: FaultPlan) -> object:
+    """Messages, a gap and copies of senders whose cursors are evicted in turn; and a batch."""
+    groups = ("bank", "shop", "till", "desk")
+    sent = [
+        [message(n, 10 * n + i, kind="account.bill", group=group) for i, group in enumerate(groups)]
+        for n in range(3)
+    ]
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.take(*([one] for one in sent[0]))
+    faults.is_over = False
+    # One after the other: only messages of the same sender have an order.
+    for batch in ([sent[2][0]], [sent[1][1]], [sent[1][0]], [sent[0][2]], sent[1][2:]):
+        await regions.take(batch)
+    await regions.finish()
+    return await regions.result()
+
+
+async def corrected(faults: FaultPlan) -> object:
+    """A poison that a person corrects, and the message parked behind it."""
+    regions = BusinessRegions(faults)
+    await regions.take([message(0, kind="account.burn")], BILLS[1:2])
+
+    async def correct(worker: Services) -> Entry | None:
+        decision = ResolutionRequest(
+            ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":-3}'
+        )
+        try:
+            return await worker.resolver.resolve(SESSION, decision)
+        except NotHalted:
+            return None
+
+    await regions.insist(correct)
+    await regions.finish()
+    return await regions.result()
+
+
+async def skipped(faults: FaultPlan) -> object:
+    """A number that never comes, which a person sees and skips, and its message comes late."""
+    regions = BusinessRegions(faults)
+    await regions.take(BILLS[:1], BILLS[2:3])
+    regions.clock.seconds += regions.policy.standstill_seconds
+
+    async def skip(worker: Services) -> None:
+        decision = ResolutionRequest(
+            ResolutionAction.SKIP_NUMBER, "Ada", "lost for good", group="bank", number=1
+        )
+        await worker.standstills.find(limit=10)
+        with suppress(NotMissing):
+            await worker.resolver.resolve(SESSION, decision)
+
+    await regions.insist(skip)
+    await regions.take(BILLS[1:2])
+    await regions.finish()
+    return await regions.result()
+
+
+async def closed(faults: FaultPlan) -> object:
+    """An output that no queue takes, which a person sees and closes, and one that a region misses.
+
+    The flag of an earlier version is met on the way.
+    """
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
+    faults.is_over = True
+    await regions.take([message(0, 11, kind="account.boast")])
+    regions.bus.unavailable = {"west"}
+    await regions.take(BILLS[1:2], [message(2, kind="account.hint")])
+    hint = max(d["id"] for d in regions.journal.partitions[SESSION].values() if "identities" in d)
+    old = regions.journal.partitions[SESSION][hint] | {"faulted": True}
+    regions.journal.store.put(SESSION, old)
+    regions.bus.unavailable = set()
+    faults.is_over = False
+
+    async def close(worker: Services) -> None:
+        await worker.standstills.find(limit=10)
+        decision = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "sent by hand", at=0)
+        with suppress(NotOpen):
+            await worker.resolver.resolve(SESSION, decision)
+        decision = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
+        await worker.resolver.deliver(SESSION, decision)
+
+    await regions.insist(close)
+    await regions.finish()
+    faults.is_over = True
+    page = await regions.workers["east"].standstills.find(limit=10)
+    assert page.standstills == ()
+    return await regions.result()
+
+
+async def erased(faults: FaultPlan) -> object:
+    """A session that a person has erased, and that goes on."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.take(BILLS[:1], BILLS[1:2])
+    await regions.finish()
+    faults.is_over = False
+    decision = ResolutionRequest(ResolutionAction.ERASE, "Ada", "asked to be forgotten")
+    await regions.insist(lambda worker: worker.resolver.resolve(SESSION, decision))
+    await regions.take(BILLS[2:3])
+    await regions.finish()
+    return await regions.result()
+
+
+async def measured(faults: FaultPlan) -> object:
+    """Outputs that a region misses, and a message that waits, while somebody listens."""
+    with patch.object(BusinessRegions, "new_worker", new_listened_worker):
+        regions = BusinessRegions(faults)
+        regions.bus.unavailable = {"west"}
+        await regions.take(BILLS[:1], BILLS[2:3])
+        regions.clock.seconds += LEASE_OVER
+        for region in REGIONS:
+            await regions.insist(lambda worker: worker.recovery.sweep(), region)
+        regions.bus.unavailable = set()
+        await regions.take(BILLS[1:2])
+        await regions.finish()
+        return await regions.result()
+
+
+def new_listened_worker(regions: BusinessRegions, region: str) -> Services:
+    """A worker whose telemetry goes nowhere."""
+    services = TwoRegions.new_worker(regions, region)
+    services.worker.telemetry = MagicMock()
+    return services
+
+
+async def effectful(faults: FaultPlan) -> object:
+    """A handler that calls the outside, and a message that comes meanwhile."""
+    return await delivered(BusinessRegions(faults), [payment(0)], BILLS[1:2])
+
+
+async def tried_again(faults: FaultPlan) -> object:
+    """A handler whose first call of the outside fails."""
+    regions = BusinessRegions(faults)
+    failed: list[bool] = []
+
+    async def fail_once() -> None:
+        await let_others_run()
+        if not failed:
+            failed.append(True)
+            raise ConnectionError("busy")
+
+    regions.outside.before = fail_once
+    return await delivered(regions, [payment(0)], BILLS[1:2])
+
+
+async def left_alone(faults: FaultPlan) -> object:
+    """A claim whose owner died, and nobody delivers its message again: the sweep takes it over."""
+    regions = BusinessRegions(faults)
+    faults.is_over, regions.outside.before = True, die
+    with suppress(ProcessKilled):
+        await regions.workers["east"].consumer.consume(payment(0))
+    faults.is_over, regions.outside.before = False, let_others_run
+    await regions.finish()
+    return await regions.result()
+
+
+async def die() -> None:
+    """The process ends while it asks the outside."""
+    raise ProcessKilled("payment")
+
+
+async def idempotent(faults: FaultPlan) -> object:
+    """A handler without a journal entry, while one region is unavailable."""
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take([replace(payment(0, "account.note"), number=None)])
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
+
+
+async def to_an_unavailable_region(faults: FaultPlan) -> object:
+    """Outputs that a region misses, which the change feed shows when it is back."""
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take(BILLS[:1], BILLS[1:2])
+    regions.bus.unavailable = set()
+    shown = await regions.journal.journal.pending(SESSION, REGIONS)
+    await regions.insist(lambda worker: worker.recovery.recover(shown))
+    await regions.finish()
+    return await regions.result()
+
+
+async def staged(faults: FaultPlan) -> object:
+    """Outputs that are staged, as they do not fit an entry."""
+    with small_limits(wanted=True):
+        return await delivered(
+            BusinessRegions(faults), [writing([1_300, 1_000])], [writing([3], 1)]
+        )
+
+
+async def staged_under_a_claim(faults: FaultPlan) -> object:
+    """Outputs of a handler that calls the outside, which do not fit an entry either."""
+    with small_limits(wanted=True):
+        outside = writing([1_300, 1_000], kind="write.outside")
+        return await delivered(BusinessRegions(faults), [outside], [writing([3], 1)])
+
+
+async def delivered_meanwhile(faults: FaultPlan) -> object:
+    """Staged outputs that a sweep sends to a region while a slow worker is about to."""
+    with small_limits(wanted=True):
+        regions = BusinessRegions(faults)
+        regions.bus.unavailable = {"west"}
+        await regions.take([writing([1_300, 1_000])])
+        regions.bus.unavailable = set()
+        shown = await regions.journal.journal.pending(WRITER, REGIONS)
+        await regions.finish()
+        faults.is_over = False
+        await regions.insist(
+            lambda worker: worker.recovery.dispatcher.deliver_in_order(shown, ["west"])
+        )
+        return await regions.result()
+
+
+async def made_again(faults: FaultPlan) -> object:
+    """Outputs that are not stored: a region that missed them gets what the handler makes again."""
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.take(*([writing([n], n, "write.again")] for n in range(2)))
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
+
+
+async def blocked_at_a_queue(faults: FaultPlan) -> object:
+    """A queue that does not exist, until it does; a person tries one session's outputs again."""
+    regions = BusinessRegions(faults)
+    regions.bus.missing = {(region, "out") for region in REGIONS}
+    await regions.take(BILLS[:1], [writing([1])])
+    regions.bus.missing.clear()
+
+    async def retry(worker: Services) -> None:
+        decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
+        # What was decided by a worker that died then is not blocked any more.
+        with suppress(NotBlocked):
+            await worker.outputs.decide(SESSION, OUTPUTS, decision)
+
+    await regions.insist(retry)
+    regions.clock.seconds += PAUSE_SECONDS_MAX
+    await regions.finish()
+    return await regions.result()
+
+
+async def dropped(faults: FaultPlan) -> object:
+    """Outputs that a region missed and that are made otherwise by now; a person drops them."""
+    regions = BusinessRegions(faults)
+    faults.is_over, regions.bus.unavailable = True, {"west"}
+    await regions.take([writing([1], kind="write.again")])
+    regions.bus.unavailable = set()
+    again = replace(regions.handlers.by_type["write.again"], handle=write_otherwise)
+    regions.handlers = Handlers({**regions.handlers.by_type, "write.again": again})
+    regions.clock.seconds += LEASE_OVER
+    await regions.new_worker("west").recovery.sweep()
+    faults.is_over = False
+    regions.replace_workers("west")
+
+    async def drop(worker: Services) -> None:
+        decision = OutputDecision(OutputAction.DROP, "Ada", "sent by hand")
+        with suppress(NotBlocked):
+            await worker.outputs.decide(WRITER, EVERY_QUEUE, decision)
+
+    await regions.insist(drop)
+    await regions.finish()
+    return await regions.result()
+
+
+def write_otherwise(written: Written, _: Sizes, context: Context) -> Handled[Written]:
+    """Write what nobody asked for."""
+    return letters(written, Sizes(sizes=[7]), context)
+
+
+async def fenced(faults: FaultPlan) -> object:
+    """A message of a producer in whose place another numbers, without the ledger."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    await regions.insist(partial(publish, DRAFTS[:1]))
+    await regions.take([message(0, kind="account.bill", level=1)])
+    faults.is_over = False
+    return await delivered(regions, BILLS[1:2])
+
+
+async def dead_lettered(faults: FaultPlan) -> object:
+    """What the broker gave up on: a message, which waits for a person, and no message of ours."""
+    regions = BusinessRegions(faults)
+    reason = "MaxDeliveryCountExceeded"
+    ours = DeadLetter(SESSION, to_properties(BILLS[0]), BILLS[0].body, reason)
+    for region in REGIONS:
+        odd = DeadLetter(None, {"odd": region}, b"?", reason)
+        regions.bus.dead_letters[region, "in"] = [ours, odd]
+
+    async def sweep(worker: Services) -> None:
+        await worker.dead_letters.sweep()
+        region = worker.dead_letters.worker.owner.region
+        if regions.bus.dead_letters[region, "in"]:
+            raise Unavailable("some dead letters are left")
+
+    for region in REGIONS:
+        await regions.insist(sweep, region)
+    await regions.finish()
+    faults.is_over = True
+    # As what is rejected on arrival: one region's error queue is enough.
+    reports = {report for region in REGIONS for report in regions.sent(region, "errors")}
+    return reports, regions.session_result(SESSION)
+
+
+async def refused_by_a_queue(faults: FaultPlan) -> object:
+    """An output that no queue takes, in whose place a tombstone goes."""
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
+    return await delivered(regions, [message(0, 11, kind="account.boast")], BILLS[1:2])
+
+
+async def acknowledged_later(faults: FaultPlan) -> object:
+    """Acknowledgements that are put off."""
+    regions = BusinessRegions(faults, replace(IMPATIENT, acknowledge_seconds=2.0))
+    return await delivered(regions, BILLS[:1], BILLS[1:2])
+
+
+async def published(faults: FaultPlan) -> object:
+    """Two operations of a producer group, by processes that may die."""
+    regions = BusinessRegions(faults)
+    for wanted in (DRAFTS[:2], DRAFTS[2:]):
+        await regions.insist(partial(publish, wanted))
+    await regions.finish()
+    return await regions.result()
+
+
+async def publish(wanted: Sequence[Draft], worker: Services, *, keep_seconds: int = 0) -> None:
+    """Publish as one of a group; what no queue takes ends it, too."""
+    bank = ProducerOptions("bank")
+    with suppress(TooLarge):
+        await worker.producer.publish(SESSION, wanted, bank, keep_seconds=keep_seconds)
+
+
+async def published_by_keys(faults: FaultPlan) -> object:
+    """Ids that are kept for a time, the first one again after others."""
+    regions = BusinessRegions(faults)
+    for draft in (*DRAFTS, DRAFTS[0]):
+        await regions.insist(partial(publish, [draft], keep_seconds=60))
+    await regions.finish()
+    return await regions.result()
+
+
+async def given_another_region(faults: FaultPlan) -> object:
+    """The list of regions, stored by the first process and replaced on purpose by a later one."""
+    regions = BusinessRegions(faults)
+
+    async def agree(worker: Services, *names: str) -> None:
+        delivery = replace(worker.producer.delivery, regions=(*REGIONS, *names))
+        process = Readiness(regions.journal, delivery, REGIONS if names else ())
+        while not process.is_agreed:
+            regions.clock.seconds += LOOK_AGAIN_SECONDS
+            await process.require_regions()
+
+    await regions.insist(agree)
+    await regions.insist(lambda worker: agree(worker, "north"))
+    faults.is_over = True
+    stored = await regions.journal.regions()
+    return stored and stored.names
+
+
+async def published_too_large(faults: FaultPlan) -> object:
+    """An operation of which no queue takes one message. Each try may spend a number for it."""
+    regions = BusinessRegions(faults)
+    regions.bus.largest = {(region, "in"): 1_000 for region in REGIONS}
+    large = Draft("m-9", "account.add", b'{"amount":1,"note":"%s"}' % (b"x" * 1_000))
+    await regions.insist(partial(publish, [DRAFTS[0], large]))
+    await regions.finish()
+    await regions.result()
+    return {
+        (m.id, m.type, region) for region in REGIONS for m in regions.bus.messages(region, "in")
+    }
+
+
+async def numbered_elsewhere(faults: FaultPlan) -> object:
+    """Messages with numbers of their sender's own, sent while one region is unavailable."""
+    regions = BusinessRegions(faults)
+    regions.bus.unavailable = {"west"}
+    await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
+    regions.bus.unavailable = set()
+    await regions.finish()
+    return await regions.result()
+
+
+async def commanded(faults: FaultPlan) -> object:
+    """A command, and what it answers."""
+    regions = BusinessRegions(faults)
+    command = plain(0, "account.ask")
+    reply = await regions.insist(lambda worker: worker.commands.apply(command))
+    return reply, await regions.result()
+
+
+async def rejected(faults: FaultPlan) -> object:
+    """What is no message of ours: one region's error queue is enough."""
+    regions = BusinessRegions(faults)
+    await regions.insist(lambda worker: worker.rejecter.reject(None, {"odd": 1}, b"?", "no type"))
+    return {report for region in REGIONS for report in regions.sent(region, "errors")}
+
+
+async def sent_again(faults: FaultPlan) -> object:
+    """A rejected delivery that a person sends again, in whichever region can."""
+    regions = BusinessRegions(faults)
+    faults.is_over = True
+    said = dict[str, object](to_properties(BILLS[0]))
+    await regions.workers["east"].rejecter.reject(SESSION, said, BILLS[0].body, "no time")
+    # The other region sees its copy later.
+    regions.clock.seconds += DELAY_SECONDS
+    faults.is_over = False
+
+    async def send(worker: Services) -> None:
+        (report,) = await worker.errors.browse(SESSION, limit=1)
+        at = report.queued
+        why = RepeatRequest(at.session, at.id, at.sequence, "Ada", "its sender is mended")
+        await worker.errors.send_again(why)
+
+    await regions.insist(send)
+    await regions.finish()
+    return await regions.result()
+
+
+async def compacted(faults: FaultPlan) -> object:
+    """Entries that are old, of which a region still needs some."""
+    with small_limits(wanted=True):
+        regions = BusinessRegions(faults)
+        faults.is_over = True
+        await regions.take(*([writing([n], n, "write.again")] for n in range(4)))
+        regions.bus.unavailable = {"west"}
+        await regions.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
+        regions.clock.seconds += regions.policy.retention_seconds
+        faults.is_over = False
+        await compact(regions)
+        regions.bus.unavailable = set()
+        await regions.finish()
+        regions.clock.seconds += regions.policy.retention_seconds
+        await compact(regions)
+        return await regions.result()
+
+
+async def compact(regions: BusinessRegions) -> None:
+    """Let runs of the compaction follow each other; a failed session is left to the next."""
+    for _ in range(2):
+        await regions.insist(lambda worker: worker.compactor.compact())
+
+
+async def saga(faults: FaultPlan) -> object:
+    """An order of one line, from its start to its end."""
+    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, faults)
+    taken = stage.taken()
+    assert len(taken) == len(set(taken))
+    return sorted(taken), [stage.state(session) for session in ("stock:p", "account:ada")]
+
+
+WORKLOADS: Mapping[str, Work] = {
+    work.__name__.replace("_", " "): work
+    for work in (
+        in_turn,
+        gapped,
+        drained_together,
+        parked_twice,
+        in_batches,
+        without_numbers,
+        late_copies,
+        from_many_senders,
+        corrected,
+        skipped,
+        closed,
+        erased,
+        measured,
+        effectful,
+        tried_again,
+        left_alone,
+        idempotent,
+        to_an_unavailable_region,
+        staged,
+        staged_under_a_claim,
+        delivered_meanwhile,
+        made_again,
+        blocked_at_a_queue,
+        dropped,
+        fenced,
+        dead_lettered,
+        refused_by_a_queue,
+        acknowledged_later,
+        published,
+        published_by_keys,
+        given_another_region,
+        published_too_large,
+        numbered_elsewhere,
+        commanded,
+        rejected,
+        sent_again,
+        compacted,
+        saga,
+    )
+}

@@ -1,0 +1,494 @@
+"""A handler takes longer than its lease, or than it may: others wait, and every message ends."""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proof.simulation.world.virtual_time import run
+from local.testing.patience import Patience
+from shared.domain.errors import LockstepError, Unavailable
+from shared.domain.handler import Context, Handle, Handlers, Kind
+from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import (
+    AlreadyDone,
+    Claimed,
+    Conflicting,
+    Faulted,
+    Outcome,
+    Parked,
+    PassedThrough,
+    Processed,
+)
+from shared.engine.handle.limit import WATCHDOG, HandlerThreads
+from shared.engine.worker import Policy
+from shared.ports import StoredEntry
+from shared.settings import SETTINGS
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, ProcessKilled
+from shared.testkit.memory import MemoryJournal
+from tests.business import LEASE_SECONDS, OrderedClock, Outside, payment, worker_with, world_of
+from tests.loop_clock import LoopClock
+from tests.world import (
+    GAP_SECONDS,
+    POLICY,
+    REGIONS,
+    Account,
+    Amount,
+    World,
+    handlers,
+    message,
+    take,
+)
+
+# When a handler is slower than its lease: a handler takes longer than two leases: its claim is
+# renewed, and everybody else waits.
+
+
+PAY = payment(0)
+SLOW_SECONDS = 3.5 * LEASE_SECONDS
+
+
+def slow(seconds: float = SLOW_SECONDS) -> tuple[World, Outside]:
+    """A world in which the outside takes its time."""
+    outside = Outside()
+    world = world_of(outside, OrderedClock())
+
+    async def take_long() -> None:
+        await world.clock.sleep(seconds)
+
+    outside.before = take_long
+    return world, outside
+
+
+async def after(world: World, seconds: float, worker: Services, arriving: Message) -> Outcome:
+    """Consume a message that comes later."""
+    await world.clock.sleep(seconds)
+    return await worker.consumer.consume(arriving)
+
+
+async def outputs_of_a_quick_one(*arrivals: Message) -> Sequence[tuple[str, bytes]]:
+    """What is sent when the outside answers at once."""
+    quick = world_of(Outside())
+    await take(quick.east, *arrivals)
+    return quick.outputs("east")
+
+
+async def test_whose_place_beside_it_another_producer_has_goes_back_to_its_queue() -> None:
+    world, _ = slow()
+    ruling, fenced = message(1, amount=201, level=1), message(1, amount=101)
+
+    _, parked, given_back = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        after(world, 15, world.west, ruling),
+        after(world, 30, world.west, fenced),
+        return_exceptions=True,
+    )
+
+    assert parked == Parked()
+    assert isinstance(given_back, Unavailable)
+    assert world.amounts() == [1, 201]
+    assert isinstance(await world.west.consumer.consume(fenced), Conflicting)
+
+
+async def test_it_keeps_its_claim_and_the_other_regions_copy_waits_and_is_settled() -> None:
+    world, outside = slow()
+
+    owner, copy = await asyncio.gather(
+        world.east.consumer.consume(PAY), after(world, 15, world.west, PAY)
+    )
+
+    assert isinstance(owner, Processed)
+    assert copy == Claimed()
+    assert len(outside.asked) == 1
+    assert world.outputs("east") == world.outputs("west") == await outputs_of_a_quick_one(PAY)
+
+
+async def test_a_copy_that_comes_at_any_time_never_takes_over() -> None:
+    world, outside = slow()
+    workers = [world.worker(REGIONS[n % 2]) for n in range(24)]
+
+    outcomes = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        *(after(world, 5.0 * n, worker, PAY) for n, worker in enumerate(workers, start=1)),
+    )
+
+    assert isinstance(outcomes[0], Processed)
+    assert {type(outcome) for outcome in outcomes[1:]} == {Claimed, AlreadyDone}
+    assert len(outside.asked) == 1
+    assert world.outputs("east") == await outputs_of_a_quick_one(PAY)
+
+
+async def test_a_copy_waits_inside_its_invocation_and_not_for_ever() -> None:
+    world, _ = slow()
+
+    async def how_long() -> float:
+        await world.clock.sleep(1)
+        began = world.clock.now()
+        await world.west.consumer.consume(PAY)
+        return world.clock.now() - began
+
+    _, waited = await asyncio.gather(world.east.consumer.consume(PAY), how_long())
+
+    assert GAP_SECONDS <= waited < GAP_SECONDS + 2
+
+
+async def test_what_comes_behind_it_is_kept_beside_the_claim_and_drained_in_order() -> None:
+    world, _ = slow()
+    bills = [message(n, kind="account.bill") for n in (1, 2, 3)]
+
+    outcomes = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        after(world, 3, world.west, bills[1]),
+        after(world, 2, world.west, bills[0]),
+        after(world, 1, world.west, bills[2]),
+    )
+
+    assert [type(outcome) for outcome in outcomes] == [Processed, Parked, Parked, Parked]
+    assert world.amounts() == [1, 2, 3, 4]
+    assert "parked" not in world.entries()[-1]
+    for region in REGIONS:
+        assert world.outputs(region) == await outputs_of_a_quick_one(PAY, *bills)
+
+
+async def test_many_messages_that_are_kept_beside_it_do_not_wear_its_lease_out() -> None:
+    world, outside = slow()
+    bills = [message(n, kind="account.bill") for n in range(1, 13)]
+
+    outcomes = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        *(after(world, 5.0 * n, world.west, bill) for n, bill in enumerate(bills, start=1)),
+    )
+
+    assert isinstance(outcomes[0], Processed)
+    assert len(outside.asked) == 1
+    assert world.amounts() == list(range(1, 14))
+
+
+async def test_what_comes_behind_a_quick_one_only_waits() -> None:
+    world, _ = slow(GAP_SECONDS / 2)
+
+    _, outcome = await asyncio.gather(
+        world.east.consumer.consume(PAY), after(world, 1, world.west, message(1))
+    )
+
+    assert isinstance(outcome, Processed)
+    assert [entry["status"] for entry in world.entries()] == ["completed", "completed"]
+    assert not any(entry.get("from_parked") for entry in world.entries())
+
+
+async def test_the_sweep_leaves_it_alone() -> None:
+    world, outside = slow()
+
+    async def sweep_often() -> None:
+        for _ in range(12):
+            await world.clock.sleep(7)
+            await world.west.recovery.sweep()
+
+    await asyncio.gather(world.east.consumer.consume(PAY), sweep_often())
+
+    assert len(outside.asked) == 1
+    assert world.amounts() == [1]
+
+
+@pytest.mark.parametrize("fault", CALL_ERRORS)
+@pytest.mark.parametrize("call", ["stored_entry", "replace"])
+async def test_one_renewal_that_goes_wrong_does_not_lose_the_claim(
+    call: str, fault: CallFault
+) -> None:
+    world, outside = slow()
+    world.journal.fault_plan.plan(call, fault)
+
+    await asyncio.gather(
+        world.east.consumer.consume(PAY), after(world, 2 * LEASE_SECONDS, world.west, PAY)
+    )
+
+    assert len(outside.asked) == 1
+    assert world.outputs("west") == await outputs_of_a_quick_one(PAY)
+
+
+class Lingering(MemoryJournal):
+    """A journal whose first look at a claim does not end at once when it is cancelled."""
+
+    asked: asyncio.Event
+    answered: asyncio.Event
+
+    async def stored_entry(self, session: str, position: int) -> StoredEntry | None:
+        if not self.asked.is_set():
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await self.answered.wait()
+        return await super().stored_entry(session, position)
+
+
+async def test_a_cancelled_worker_does_not_go_on_because_a_renewal_ends_late() -> None:
+    outside = Outside()
+    world = world_of(outside)
+    journal = world.journal = Lingering(world.clock)
+    journal.asked, journal.answered = asyncio.Event(), asyncio.Event()
+
+    async def until_renewed() -> None:
+        await journal.asked.wait()
+
+    outside.after = until_renewed
+    working = asyncio.create_task(worker_with(world, "east").consumer.consume(PAY))
+    await journal.asked.wait()
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+    working.cancel()
+    await asyncio.sleep(0)
+    journal.answered.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert world.entries()[0]["status"] == "working"
+
+
+async def test_other_sessions_flow_meanwhile() -> None:
+    world, _ = slow()
+    other = replace(message(0), session="acc-8")
+
+    _, began, done = await asyncio.gather(
+        world.east.consumer.consume(PAY),
+        after(world, 1, world.east, other),
+        after(world, 1, world.west, message(1, session="acc-8")),
+    )
+
+    assert isinstance(began, Processed)
+    assert isinstance(done, Processed)
+
+
+async def test_what_does_not_fit_beside_a_claim_waits_until_it_ends() -> None:
+    world, _ = slow(GAP_SECONDS + 3)
+    note = ("ü" * 240_000).encode()
+    claimed = replace(PAY, body=b'{"amount":1,"note":"' + note + b'"}')
+    second = replace(payment(1), body=b'{"amount":2,"note":"' + note + b'"}')
+
+    outcomes = await asyncio.gather(
+        world.east.consumer.consume(claimed), after(world, 1, world.west, second)
+    )
+
+    assert {type(outcome) for outcome in outcomes} == {Processed}
+    assert world.amounts() == [1, 2]
+
+
+# When a handler takes too long: a handler runs past its limit, or for ever: it is cut off, and its
+# message has a named end.
+
+
+HOST = json.loads((Path(__file__).parents[2] / "host.json").read_text("utf-8"))
+LIMIT_SECONDS = POLICY.handler_seconds
+BRIEF = replace(POLICY, handler_seconds=0.3)
+FOR_EVER = 3_600.0
+
+
+def handled_by(handle: Handle, kind: Kind, attempts: int = 3) -> Handlers:
+    """The handlers of the tests, and one more for `account.slow`."""
+    own = Handlers()
+    own.register("account.slow", state=Account, body=Amount, kind=kind, attempts=attempts)(handle)
+    return Handlers.joined([handlers, own])
+
+
+def slow_message(session: str = "acc-7") -> Message:
+    """A message for a slow handler."""
+    return message(0, kind="account.slow", session=session)
+
+
+def test_each_run_counts_as_an_attempt_whichever_region_it_is_in() -> None:
+    runs: list[float] = []
+
+    async def hang(account: Account, body: Amount, _: Context) -> Account:
+        runs.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(FOR_EVER)
+        return account
+
+    async def scenario() -> None:
+        world = World(LoopClock(), handlers=handled_by(hang, Kind.EFFECTFUL))
+        held: list[float] = []
+        while not world.entries() or world.entries()[-1]["status"] == "working":
+            for region in REGIONS:
+                began = world.clock.now()
+                await world.worker(region).consumer.consume(slow_message())
+                await world.worker(region).recovery.sweep()
+                held.append(world.clock.now() - began)
+
+        (fault,) = world.entries()
+        assert fault["status"] == "faulted"
+        assert f"took more than {LIMIT_SECONDS:g} s" in fault["reason"]
+        assert len(runs) == 3
+        assert max(held) < 2 * LIMIT_SECONDS
+
+    run(scenario())
+
+
+def test_failures_and_lost_owners_are_counted_together() -> None:
+    runs: list[str] = []
+
+    async def fail_then_die(account: Account, body: Amount, _: Context) -> Account:
+        runs.append("run")
+        if len(runs) % 2:
+            raise ConnectionError("closed")
+        raise ProcessKilled
+
+    async def scenario() -> None:
+        world = World(LoopClock(), handlers=handled_by(fail_then_die, Kind.EFFECTFUL, attempts=4))
+        for _round in range(8):
+            for region in REGIONS:
+                try:
+                    await world.worker(region).consumer.consume(slow_message())
+                except (LockstepError, ProcessKilled):
+                    await asyncio.sleep(POLICY.lease_seconds + 2)
+
+        assert [entry["status"] for entry in world.entries()] == ["faulted"]
+        assert len(runs) == 4
+
+    run(scenario())
+
+
+def test_one_that_ignores_its_cancellation_is_left_alone() -> None:
+    async def ignore(account: Account, body: Amount, _: Context) -> Account:
+        for _round in range(2):
+            try:
+                await asyncio.sleep(FOR_EVER)
+            except asyncio.CancelledError:
+                continue
+        return account
+
+    async def scenario() -> None:
+        world = World(LoopClock(), handlers=handled_by(ignore, Kind.EFFECTFUL, attempts=1))
+        outcome = await world.east.consumer.consume(slow_message())
+        assert isinstance(outcome, Faulted)
+        assert world.clock.now() < LIMIT_SECONDS + 1
+
+    run(scenario())
+
+
+def test_an_idempotent_one_is_a_fault_too() -> None:
+    async def hang(account: Account, body: Amount, _: Context) -> Account:
+        await asyncio.sleep(FOR_EVER)
+        return account
+
+    async def scenario() -> None:
+        world = World(LoopClock(), handlers=handled_by(hang, Kind.IDEMPOTENT))
+        outcome = await world.east.consumer.consume(replace(slow_message(), number=None))
+        assert isinstance(outcome, PassedThrough)
+        assert f"took more than {LIMIT_SECONDS:g} s" in str(outcome.fault)
+
+    run(scenario())
+
+
+async def test_a_blocking_one_is_abandoned_in_its_thread() -> None:
+    released = threading.Event()
+
+    def block(account: Account, body: Amount, _: Context) -> Account:
+        released.wait(20)
+        return account
+
+    world = World(policy=BRIEF, handlers=handled_by(block, Kind.EFFECTFUL, attempts=1))
+    try:
+        outcome = await world.east.consumer.consume(slow_message())
+    finally:
+        released.set()
+
+    assert isinstance(outcome, Faulted)
+    assert "took more than 0.3 s" in str(outcome.entry.reason)
+
+
+async def test_as_many_blocking_ones_run_side_by_side_as_the_host_has_sessions() -> None:
+    sessions = HOST["extensions"]["serviceBus"]["maxConcurrentSessions"]
+    together = threading.Barrier(sessions)
+
+    def meet(account: Account, body: Amount, _: Context) -> Account:
+        together.wait(20)
+        return account
+
+    world = World(handlers=handled_by(meet, Kind.EFFECTFUL, attempts=1))
+    consumed = await asyncio.gather(
+        *(world.east.consumer.consume(slow_message(session=f"acc-{n}")) for n in range(sessions))
+    )
+
+    assert {type(outcome) for outcome in consumed} == {Processed}
+
+
+async def test_runs_that_never_end_have_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.engine.handle.limit.ABANDONED_MAX", 2)
+    threads, released = HandlerThreads(), threading.Event()
+
+    blocked = [threads.submit(released.wait, 20) for _ in range(2)]
+    with pytest.raises(RuntimeError, match="2 runs of handlers do not end"):
+        threads.submit(released.wait, 20).result(1)
+    released.set()
+
+    assert [one.result(20) for one in blocked] == [True, True]
+
+
+def for_ever() -> None:
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        pass
+
+
+def stubbornly() -> None:
+    """Go on after everything that is raised in it."""
+    end = time.monotonic() + 20
+    for _ in range(5):
+        try:
+            while time.monotonic() < end:
+                pass
+        except BaseException:
+            continue
+
+
+@pytest.mark.parametrize("spin", [for_ever, stubbornly])
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC])
+async def test_a_pure_one_that_runs_for_ever_is_cut_off(
+    spin: Callable[[], None], kind: Kind
+) -> None:
+    def handle(account: Account, body: Amount, _: Context) -> Account:
+        spin()
+        return account
+
+    world = World(policy=BRIEF, handlers=handled_by(handle, kind))
+    outcome = await world.east.consumer.consume(slow_message())
+
+    assert isinstance(outcome, Faulted)
+    assert "took more than 0.3 s" in str(outcome.entry.reason)
+    # Whatever runs then is not disturbed, and nothing of the watch is left.
+    world.east.worker.policy = POLICY
+    await take(world.east, *(message(sequence, session="acc-8") for sequence in range(100)))
+    assert len(world.amounts("acc-8")) == 100
+    patience = Patience(60)
+    while WATCHDOG.tool is not None:
+        assert not patience.is_over()
+        await asyncio.sleep(0.1)
+    assert not any(sys.monitoring.get_tool(tool) == "lockstep-handler" for tool in range(6))
+
+
+def seconds_of(duration: str) -> float:
+    """Hours, minutes and seconds of host.json in seconds."""
+    hours, minutes, seconds = (float(part) for part in duration.split(":"))
+    return 3600 * hours + 60 * minutes + seconds
+
+
+def test_an_invocation_with_its_draining_ends_before_the_host_ends_it() -> None:
+    default = next(s.default for s in SETTINGS if s.name == "LOCKSTEP_HANDLER_SECONDS")
+    policy = Policy()
+    assert float(str(default)) == policy.handler_seconds
+
+    # A wait for a gap, the message's own runs, draining, and the runs of the last one drained.
+    waits = policy.waits
+    longest = waits.gap_seconds + waits.bound_seconds + 4 * policy.handler_seconds
+
+    assert longest < seconds_of(HOST["functionTimeout"])
+    renewal = HOST["extensions"]["serviceBus"]["maxAutoLockRenewalDuration"]
+    assert longest < seconds_of(renewal)
+    assert policy.pure_seconds <= policy.lease_seconds / 2

@@ -1,0 +1,424 @@
+"""A send has no answer, is cancelled, or its process dies: no number is lost or used twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from functions.triggers.recover import sweep_ledgers
+from shared.adapters.cosmos import CosmosContainer
+from shared.domain.errors import AlreadyPublished, InvalidClientState, Misconfigured, OutcomeUnknown
+from shared.domain.message import Message
+from shared.domain.producer import Draft, ProducerOptions
+from shared.engine.build import Services, build
+from shared.engine.dispatch.deliver import PAUSE_SECONDS, Delivery
+from shared.engine.publish.publish import Producer
+from shared.publishing.message import MessageBatch, SessionMessage
+from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingOptions
+from shared.publishing.producer import IdempotentProducer
+from shared.settings import InvalidSettings, Settings
+from shared.storage.journal import Journal
+from shared.testkit.injected_faults import CallFault
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_bus import MemoryBus
+from shared.wiring import Adapters, connect
+from tests.unit.shared.test_settings import ENVIRONMENT
+from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, REGIONS, World, handlers, take
+
+# When another batch follows an unknown send: a send's fate is unknown, and the caller sends
+# something else next.
+
+
+SESSION = "acc-7"
+BANK = IdempotentProducerOptions("bank")
+
+
+def note(name: str, amount: int) -> SessionMessage:
+    return SessionMessage(name, "account.add", f'{{"amount":{amount},"note":"Zoë"}}')
+
+
+def sent(world: World, region: str) -> list[tuple[int, str, bytes]]:
+    """Number, id and body of what a region was sent, each once, in the order of first arrival."""
+    messages = world.bus.messages(region, "in")
+    return list(dict.fromkeys((m.number.sequence, m.id, m.body) for m in messages if m.number))
+
+
+async def fail_to_send(world: World, producer: IdempotentProducer, first: SessionMessage) -> None:
+    """Both namespaces take the message, and neither answers."""
+    world.bus.fault_plan.plan("send.east", CallFault.UNANSWERED)
+    world.bus.fault_plan.plan("send.west", CallFault.LOST)
+    with pytest.raises(OutcomeUnknown):
+        await producer.send([first], session=SESSION)
+    assert first.published_sequence_number is None
+    world.clock.seconds += PAUSE_SECONDS
+
+
+async def test_the_unknown_bytes_are_sent_first_and_the_others_get_later_numbers(
+    world: World,
+) -> None:
+    producer = IdempotentProducer(world.producer(), BANK)
+    first, other = note("a", 1), note("b", 2)
+    await fail_to_send(world, producer, first)
+
+    await producer.send([other], session=SESSION)
+
+    expected = [(0, "a", first.draft.body), (1, "b", other.draft.body)]
+    assert other.published_sequence_number == 1
+    assert sent(world, "east") == sent(world, "west") == expected
+
+
+async def test_the_same_messages_sent_later_find_the_numbers_they_had(world: World) -> None:
+    producer = IdempotentProducer(world.producer(), BANK)
+    first, other = note("a", 1), note("b", 2)
+    await fail_to_send(world, producer, first)
+    await producer.send([other], session=SESSION)
+
+    await producer.send([first], session=SESSION)
+
+    assert first.published_sequence_number == 0
+    properties = await producer.get_partition_publishing_properties(SESSION)
+    assert properties.last_published_sequence_number == 1
+    assert len(sent(world, "west")) == 2
+
+
+async def test_nothing_newer_is_numbered_while_no_region_takes_the_unknown_bytes(
+    world: World,
+) -> None:
+    producer = IdempotentProducer(world.producer(), BANK)
+    await fail_to_send(world, producer, note("a", 1))
+    world.bus.unavailable.update({"east", "west"})
+    for name in ("b", "c"):
+        with pytest.raises(OutcomeUnknown):
+            await producer.send([note(name, 2)], session=SESSION)
+
+    stored = await world.journal.ledger(SESSION, "bank")
+
+    assert stored is not None
+    assert stored.ledger.next == 1
+
+
+async def test_a_caller_that_never_comes_back_leaves_no_hole(world: World) -> None:
+    first = note("a", 1)
+    await fail_to_send(world, IdempotentProducer(world.producer(), BANK), first)
+
+    for region in ("east", "west"):
+        world.clock.seconds += LAG_SECONDS
+        await world.worker(region).recovery.sweep()
+
+    assert sent(world, "east") == sent(world, "west") == [(0, "a", first.draft.body)]
+    assert await world.pending() == []
+
+
+@pytest.mark.parametrize(("start", "agrees"), [(1, True), (2, True), (0, False), (3, False)])
+async def test_a_new_process_may_not_know_of_the_newest_operation_but_of_those_before(
+    world: World, *, start: int, agrees: bool
+) -> None:
+    producer = IdempotentProducer(world.producer(), BANK)
+    await producer.send([note("z", 0)], session=SESSION)
+    await fail_to_send(world, producer, note("a", 1))
+    own = {SESSION: PartitionPublishingOptions(starting_sequence_number=start)}
+    restarted = IdempotentProducer(world.producer(), IdempotentProducerOptions("bank", None, own))
+    other = note("b", 2)
+
+    if agrees:
+        await restarted.send([other], session=SESSION)
+        assert other.published_sequence_number == 2
+    else:
+        with pytest.raises(InvalidClientState, match="expects 2"):
+            await restarted.send([other], session=SESSION)
+
+
+# When a send is cancelled: a send is cancelled at each of its suspensions: it then has succeeded or
+# failed, never half.
+
+
+# More suspensions than a send has.
+STEPS_MAX = 40
+
+
+class Slow:
+    """A journal or bus whose calls suspend before and after they are applied."""
+
+    def __init__(self, quick: object) -> None:
+        self.quick = quick
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        method = getattr(self.quick, name)
+
+        async def call(*arguments: Any, **options: Any) -> object:
+            await asyncio.sleep(0)
+            answer = await method(*arguments, **options)
+            await asyncio.sleep(0)
+            return answer
+
+        return call
+
+
+def slow_producer(world: World) -> IdempotentProducer:
+    """A producer process whose every call can be interrupted."""
+    bus, journal = cast(Any, Slow(world.bus)), cast(Any, Slow(world.journal))
+    delivery = Delivery(bus, world.clock, REGIONS, DELAY_SECONDS, QUEUES)
+    return IdempotentProducer(Producer(journal, delivery), IdempotentProducerOptions("bank"))
+
+
+async def batch_of(producer: IdempotentProducer, *amounts: int) -> MessageBatch:
+    batch = await producer.create_batch(SESSION)
+    for n in amounts:
+        batch.add(SessionMessage(f"m-{n}", "account.add", f'{{"amount":{n}}}'))
+    return batch
+
+
+async def cancel_at(step: int, sending: Awaitable[object]) -> bool:
+    """Cancel at the n-th suspension; False where it does not suspend so often."""
+    task = asyncio.ensure_future(sending)
+    for _ in range(step):
+        await asyncio.sleep(0)
+    if task.done():
+        return False
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return True
+
+
+async def effects(world: World) -> list[int]:
+    """What took effect after both regions swept, and processed what they were sent."""
+    for region in REGIONS:
+        world.clock.seconds += LAG_SECONDS
+        await world.worker(region).recovery.sweep()
+    for region in REGIONS:
+        worker = world.worker(region)
+        await take(worker, *world.bus.messages(region, "in"))
+    return world.amounts(SESSION)
+
+
+async def test_a_cancelled_batch_is_published_and_locked_or_open_and_without_numbers() -> None:
+    ends = set()
+    for step in range(STEPS_MAX):
+        world = World()
+        producer = slow_producer(world)
+        await producer.send(await batch_of(producer, 1))
+        batch = await batch_of(producer, 2, 3)
+
+        if not await cancel_at(step, producer.send(batch)):
+            break
+
+        start = batch.starting_published_sequence_number
+        properties = await producer.get_partition_publishing_properties(SESSION)
+        ends.add(start)
+        if start is None:
+            assert properties.last_published_sequence_number == 0
+            await producer.send(batch)
+        else:
+            assert properties.last_published_sequence_number == 2
+            with pytest.raises(AlreadyPublished):
+                await producer.send(batch)
+        assert [m.published_sequence_number for m in batch.messages] == [1, 2]
+        assert await effects(world) == [1, 2, 3], step
+    else:
+        pytest.fail("a send suspends more often than this looks")
+    assert ends == {None, 1}
+
+
+async def test_another_batch_never_takes_the_numbers_of_a_cancelled_one() -> None:
+    orders = set()
+    for step in range(STEPS_MAX):
+        world = World()
+        producer = slow_producer(world)
+        if not await cancel_at(step, producer.send(await batch_of(producer, 1, 2))):
+            break
+
+        await producer.send(await batch_of(producer, 3))
+
+        numbers = {(m.number.sequence, m.id) for m in world.bus.messages("east", "in") if m.number}
+        assert len({sequence for sequence, _ in numbers}) == len(numbers), step
+        orders.add(tuple(await effects(world)))
+    else:
+        pytest.fail("a send suspends more often than this looks")
+    assert orders == {(3,), (1, 2, 3)}
+
+
+async def test_a_send_that_is_cancelled_while_it_waits_its_turn_did_nothing() -> None:
+    world = World()
+    producer = slow_producer(world)
+    first = asyncio.ensure_future(producer.send(await batch_of(producer, 1)))
+    waiting = await batch_of(producer, 2)
+    assert await cancel_at(2, producer.send(waiting))
+    await first
+
+    await producer.send(await batch_of(producer, 3))
+
+    assert waiting.starting_published_sequence_number is None
+    assert await effects(world) == [1, 3]
+
+
+# When a sender dies between the namespaces: a producer's process dies when one namespace has its
+# messages and the other does not.
+
+
+OPTIONS = ProducerOptions("bank")
+DRAFTS = [Draft(f"m-{n}", "account.add", f'{{"amount":{n}}}'.encode()) for n in range(3)]
+LATER = [Draft("later", "account.add", b'{"amount":9}')]
+
+
+class OneSided(MemoryBus):
+    """A bus on which a region's sends hang for ever."""
+
+    def __init__(self, world: World, hanging: str) -> None:
+        super().__init__(world.clock)
+        self.hanging: str | None = hanging
+        self.taken = asyncio.Event()
+
+    async def send(
+        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
+    ) -> None:
+        if region == self.hanging:
+            await asyncio.Event().wait()
+        await super().send(region, queue, messages, delay_seconds=delay_seconds)
+        self.taken.set()
+
+
+async def died_with(region: str) -> World:
+    """A world whose producer died when only this region had its messages."""
+    world = World()
+    (other,) = {*REGIONS} - {region}
+    world.bus = bus = OneSided(world, hanging=other)
+    dying = asyncio.ensure_future(world.producer().publish(SESSION, DRAFTS, OPTIONS))
+    await bus.taken.wait()
+    dying.cancel()
+    await asyncio.gather(dying, return_exceptions=True)
+    bus.hanging = None
+    assert (len(bus.messages(region, "in")), bus.messages(other, "in")) == (3, [])
+    return world
+
+
+def content(world: World, region: str) -> list[tuple[int, str, bytes]]:
+    """Number, id and body of what a region was sent, each once, in the order of first arrival."""
+    messages = world.bus.messages(region, "in")
+    return list(dict.fromkeys((m.number.sequence, m.id, m.body) for m in messages if m.number))
+
+
+EXPECTED = [(n, draft.id, draft.body) for n, draft in enumerate(DRAFTS)]
+
+
+@pytest.mark.parametrize("region", REGIONS)
+async def test_the_sweep_brings_the_other_copy(region: str) -> None:
+    world = await died_with(region)
+
+    for other in REGIONS:
+        world.clock.seconds += LAG_SECONDS
+        await world.worker(other).recovery.sweep()
+
+    assert content(world, "east") == content(world, "west") == EXPECTED
+    assert await world.pending() == []
+
+
+@pytest.mark.parametrize("region", REGIONS)
+async def test_a_new_process_with_the_same_messages_brings_it_under_the_same_numbers(
+    region: str,
+) -> None:
+    world = await died_with(region)
+
+    published = await world.producer().publish(SESSION, DRAFTS, OPTIONS)
+
+    assert [m.number.sequence for m in published.messages if m.number] == [0, 1, 2]
+    assert content(world, "east") == content(world, "west") == EXPECTED
+    assert await world.pending() == []
+
+
+@pytest.mark.parametrize("region", REGIONS)
+async def test_a_new_process_with_another_message_brings_it_first(region: str) -> None:
+    world = await died_with(region)
+
+    await world.producer().publish(SESSION, LATER, OPTIONS)
+
+    whole = [*EXPECTED, (3, "later", LATER[0].body)]
+    assert content(world, "east") == content(world, "west") == whole
+
+
+@pytest.mark.parametrize("region", REGIONS)
+async def test_a_higher_owner_level_brings_it_too_before_its_own(region: str) -> None:
+    world = await died_with(region)
+
+    await world.producer().publish(SESSION, LATER, ProducerOptions("bank", owner_level=1))
+
+    for side in REGIONS:
+        worker = world.worker(side)
+        await take(worker, *world.bus.messages(side, "in"))
+    assert world.amounts(SESSION) == [0, 1, 2, 9]
+
+
+# When producers outside have ledgers of their own: producers outside write to a container of their
+# own, and their messages are as safe.
+
+
+TWO = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(2)]
+
+
+def outsiders_of(world: World, ledgers: MemoryJournal, region: str) -> Services:
+    """An app's services over the container of the ledgers."""
+    delivery = world.delivery()
+    owner = replace(world.east.worker.owner, region=region)
+    producer = Producer(ledgers, delivery)
+    return build(ledgers, delivery, world.clock, owner, handlers, producer, world.policy)
+
+
+async def test_the_sweep_of_a_region_delivers_what_its_producer_could_not() -> None:
+    world = World()
+    ledgers = MemoryJournal(world.clock)
+    producer = Producer(ledgers, world.delivery())
+    world.bus.unavailable.add("west")
+
+    published = await producer.publish("acc-7", TWO, OPTIONS)
+    world.bus.unavailable.clear()
+    # Nothing of it is in the journal, which the producer has no right to.
+    assert "acc-7" not in world.journal.partitions
+    await world.clock.sleep(LAG_SECONDS + 60)
+    await sweep_ledgers(outsiders_of(world, ledgers, "west"))
+
+    sent = world.bus.messages("west", "in")
+    assert sent == world.bus.messages("east", "in") == list(published.messages)
+    assert [d for d in ledgers.partitions["acc-7"].values() if d.get("pending")] == []
+    await take(world.west, *sent, *sent)
+    assert world.amounts() == [1, 1]
+    # A producer that starts anew goes on where the ledger ends.
+    again = Producer(ledgers, world.delivery())
+    later = await again.publish("acc-7", [replace(TWO[0], id="m-9")], OPTIONS)
+    assert [one.number.sequence for one in later.messages if one.number] == [2]
+
+
+async def test_a_producer_that_knows_other_regions_than_the_apps_is_refused() -> None:
+    world = World()
+    ledgers = MemoryJournal(world.clock)
+    await sweep_ledgers(outsiders_of(world, ledgers, "east"))
+
+    alone = Delivery(world.bus, world.clock, ("east",), DELAY_SECONDS, QUEUES)
+    with pytest.raises(Misconfigured, match="regions"):
+        await Producer(ledgers, alone).publish("acc-7", TWO, OPTIONS)
+
+
+def name_of(journal: Journal) -> str:
+    """The container that a journal is kept in."""
+    assert isinstance(journal.container, CosmosContainer)
+    return journal.container.name
+
+
+def test_producers_use_the_container_of_the_ledgers_and_the_app_its_journal() -> None:
+    settings = Settings.read(ENVIRONMENT | {"LOCKSTEP_LEDGERS": "ledgers"})
+    adapters = Adapters.of(settings)
+
+    services = connect(settings, handlers, adapters)
+
+    assert name_of(adapters.keep_ledgers(settings).journal) == "ledgers"
+    assert name_of(adapters.journal) == "journal"
+    assert services.outsiders is not None
+    assert name_of(services.outsiders.journal) == "ledgers"
+    assert services.journal is services.producer.journal is adapters.journal
+    assert connect(Settings.read(ENVIRONMENT), handlers).outsiders is None
+
+
+def test_ledgers_that_are_the_journal_are_refused() -> None:
+    with pytest.raises(InvalidSettings, match="LOCKSTEP_LEDGERS and LOCKSTEP_JOURNAL"):
+        Settings.read(ENVIRONMENT | {"LOCKSTEP_LEDGERS": "journal"})

@@ -1,0 +1,444 @@
+"""Calls of a session gather: one entry for all that came together, and none is lost with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from proof.simulation.world import virtual_time
+from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.journal import Entry
+from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import AlreadyDone, Outcome, Parked, Processed
+from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
+from shared.ports import NOTHING_CARRIED, Carried, WriteResult
+from shared.storage.journal import Journal
+from shared.testkit.injected_faults import CallFault
+from shared.testkit.intercepted import InterceptedJournal
+from shared.testkit.memory_store import EPOCH_SECONDS
+from tests.loop_clock import LoopClock
+from tests.world import GAP_SECONDS, POLICY, World, message, take
+
+# When calls of a session gather: several calls of one session at once: one commits for all, and
+# none is lost with it.
+
+
+TEN = [message(n, kind="account.bill") for n in range(10)]
+TURNS_MAX = 100
+SECONDS_MAX = 60.0
+TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
+
+
+class SlowJournal(InterceptedJournal):
+    """A journal in which each write waits until it is let through."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.open = asyncio.Event()
+        self.writing = asyncio.Event()
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
+        self.writing.set()
+        await self.open.wait()
+        return await super().append(entry, carried)
+
+
+def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Outcome]]:
+    """Calls that begin in this order; the broker's order is that of the numbers."""
+    calls = []
+    for one in messages:
+        assert one.number is not None
+        calls.append(asyncio.create_task(worker.consumer.consume(one, one.number.sequence)))
+    return calls
+
+
+def messages_of(world: World) -> list[int]:
+    """The number of messages of each entry."""
+    return [len(entry["identities"]) for entry in world.entries()]
+
+
+@asynccontextmanager
+async def during_a_write(world: World, first: Message) -> AsyncIterator[asyncio.Task[Outcome]]:
+    """A call whose write is under way inside the block, and goes through at its end."""
+    slow = SlowJournal(world.journal)
+    world.east.worker.journal = slow
+    (call,) = begin(world.east, [first])
+    await slow.writing.wait()
+    yield call
+    slow.open.set()
+
+
+async def end(*calls: asyncio.Task[Outcome]) -> list[Outcome | BaseException]:
+    """What became of calls, which all end within moments of real time."""
+    async with asyncio.timeout(SECONDS_MAX):
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def wait_a_moment() -> None:
+    """Let everything go on that can."""
+    for _ in range(TURNS_MAX):
+        await asyncio.sleep(0)
+
+
+async def test_what_arrives_during_a_write_becomes_the_next_entry_in_whatever_order() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        others = begin(world.east, [TEN[n] for n in (7, 2, 9, 1, 4, 3, 8, 5, 6)])
+        await wait_a_moment()
+    outcomes = await end(first, *others)
+
+    assert {type(outcome) for outcome in outcomes} == {Processed}
+    assert messages_of(world) == [1, 9]
+    assert world.amounts() == list(range(1, 11))
+    alone = World()
+    await take(alone.east, *TEN)
+    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+
+
+async def test_a_message_that_comes_alone_costs_what_it_cost_before() -> None:
+    world = World()
+
+    await take(world.east, *TEN)
+
+    assert messages_of(world) == [1] * 10
+    calls = world.journal.fault_plan.calls
+    assert (calls["append"], calls["head"], world.clock.now()) == (10, 0, 0)
+    assert not world.east.consumer.turns.gatherings
+
+
+@pytest.mark.parametrize("leader_dies", [True, False])
+async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool) -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        others = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        (first if leader_dies else others[3]).cancel()
+        await wait_a_moment()
+    outcomes = await end(first, *others)
+
+    assert sum(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes) == 1
+    # What was cancelled is delivered again, and so is what waited for it in vain.
+    again = await end(*begin(world.west, TEN))
+    assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+    assert not world.east.consumer.turns.gatherings
+
+
+async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other() -> None:
+    world = World()
+    slow = SlowJournal(world.journal)
+    world.east.worker.journal = slow
+    calls = begin(world.east, TEN)
+    await slow.writing.wait()
+
+    calls[3].cancel()
+    slow.open.set()
+    outcomes = await end(*calls)
+
+    assert [type(o) for o in outcomes if not isinstance(o, Processed)] == [asyncio.CancelledError]
+    assert messages_of(world) == [10]
+    assert await world.west.consumer.consume(TEN[3]) == AlreadyDone()
+
+
+async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() -> None:
+    world = World()
+    calls = begin(world.east, TEN[:3])
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0)
+        if world.entries() and len(calls) == 3:
+            calls += begin(world.east, TEN[3:])
+
+    assert {type(outcome) for outcome in await end(*calls)} == {Processed}
+    assert world.amounts() == list(range(1, 11))
+    assert world.journal.fault_plan.calls["head"] == 0
+    assert not world.east.consumer.turns.gatherings
+
+
+@pytest.mark.parametrize(
+    ("fault", "result"),
+    [
+        (CallFault.REFUSED, Unavailable),
+        (CallFault.LOST, OutcomeUnknown),
+        # It is read back, and found.
+        (CallFault.UNANSWERED, Processed),
+    ],
+)
+async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
+    fault: CallFault, result: type
+) -> None:
+    world = World(policy=replace(POLICY, waits=replace(POLICY.waits, unknown_tries=1)))
+    plan = world.journal.fault_plan
+    plan.plan("append", fault)
+
+    outcomes = await end(*begin(world.east, TEN))
+
+    assert [type(outcome) for outcome in outcomes] == [result] * 10
+    assert sum(name.endswith("append") for name in plan.made) == 1
+    again = await end(*begin(world.east, TEN))
+    assert {type(outcome) for outcome in again} <= {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+
+
+@pytest.mark.parametrize("call", ["marker", "append"])
+async def test_a_store_that_refuses_one_message_is_not_asked_for_those_that_wait_for_their_turn(
+    call: str,
+) -> None:
+    world = World()
+    plan = world.journal.fault_plan
+    # Each of these is taken alone, so its own try would be as slow as the first one's was.
+    plain = [replace(message(n), number=None, time=TIME) for n in range(10)]
+    plan.plan(call, *[CallFault.REFUSED] * 10)
+    worker = {"marker": world.west, "append": world.east}[call]
+
+    outcomes = await end(*(asyncio.create_task(worker.consumer.consume(one)) for one in plain))
+
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 10
+    assert plan.calls[call] == 1
+
+
+async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_it_waits_for() -> (
+    None
+):
+    world = World()
+    other = message(0, 70, group="shop")
+
+    held = begin(world.east, [message(2), message(1)])
+    await end(*begin(world.east, [other]))
+    assert not any(call.done() for call in held)
+    outcomes = await end(*begin(world.east, [message(0)]), *held)
+
+    assert {type(outcome) for outcome in outcomes} == {Processed}
+    assert world.amounts() == [70, 1, 2, 3]
+    assert world.clock.now() < GAP_SECONDS
+
+
+async def test_calls_behind_a_gap_that_stays_are_parked_after_waiting_once_side_by_side() -> None:
+    world = World()
+
+    outcomes = await end(*begin(world.east, TEN[1:]))
+
+    assert outcomes == [Parked()] * 9
+    assert GAP_SECONDS <= world.clock.now() < GAP_SECONDS + 1
+    (outcome,) = await end(*begin(world.east, TEN[:1]))
+    assert isinstance(outcome, Processed)
+    assert world.amounts() == list(range(1, 11))
+
+
+async def test_messages_handed_out_again_while_their_old_calls_run_have_one_effect() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        old = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        new = begin(world.east, TEN)
+        await wait_a_moment()
+    outcomes = await end(first, *old, *new)
+
+    kinds = [type(outcome) for outcome in outcomes]
+    assert (kinds.count(Processed), kinds.count(AlreadyDone)) == (10, 10)
+    assert world.amounts() == list(range(1, 11))
+    assert len(world.outputs("east")) == len(world.outputs("west")) == 10
+
+
+async def test_two_regions_that_fold_the_same_session_at_once_have_one_effect_each() -> None:
+    world = World()
+
+    async with during_a_write(world, TEN[0]) as first:
+        east = begin(world.east, TEN[1:])
+        await wait_a_moment()
+        west = await end(*begin(world.west, TEN[:6]))
+    outcomes = await end(first, *east)
+
+    assert {type(outcome) for outcome in (*outcomes, *west)} == {Processed, AlreadyDone}
+    assert world.amounts() == list(range(1, 11))
+    sent = dict(world.outputs("east"))
+    assert sent == dict(world.outputs("west"))
+    assert len(sent) == 10
+
+
+async def test_messages_without_numbers_are_taken_in_the_brokers_order() -> None:
+    world = World()
+    plain = [replace(message(n), number=None, id=f"id-{n}", time=TIME) for n in range(5)]
+
+    calls = [asyncio.create_task(world.east.consumer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
+    await end(*calls)
+
+    assert world.amounts() == [1, 2, 3, 4, 5]
+
+
+async def test_calls_behind_a_fault_are_parked_at_once_however_many_come_together() -> None:
+    world = World()
+    await world.east.consumer.consume(message(0, 5, kind="account.burn"))
+
+    outcomes = await end(*begin(world.east, TEN[1:]))
+
+    assert outcomes == [Parked()] * 9
+    assert world.clock.now() == 0
+
+
+async def test_a_copy_behind_a_missing_number_is_told_apart_at_once() -> None:
+    world = World()
+    await take(world.east, *TEN[:3])
+
+    waiting, copy = begin(world.east, [TEN[7], TEN[1]])
+    await wait_a_moment()
+
+    assert copy.done()
+    assert await copy == AlreadyDone()
+    await take(world.east, *TEN[3:7])
+    assert isinstance(await waiting, Processed)
+
+
+# When calls return together: calls of a session return together and are replaced one by one: the
+# next entry waits for them.
+#
+# Time is virtual here: a second passes only while everything waits.
+
+
+WRITE_SECONDS, SETTLE_SECONDS = 0.06, 0.01
+CALLS = 16
+# Two copies of one moment may differ by what floating point loses.
+ROUNDING = 1e-6
+
+
+class FarJournal(InterceptedJournal):
+    """A journal in which each write takes its time."""
+
+    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
+        await asyncio.sleep(WRITE_SECONDS)
+        return await super().append(entry, carried)
+
+
+def far_away(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    """Do it in virtual time, with a journal that is far away from the eastern region."""
+
+    async def run() -> None:
+        world = World(LoopClock())
+        world.east.worker.journal = FarJournal(world.journal)
+        await work(world)
+
+    return lambda: virtual_time.run(run())
+
+
+async def serve(
+    world: World, messages: Sequence[Message], begin_at: Sequence[float] = (0.0,) * CALLS
+) -> None:
+    """A host whose calls of one session begin at these times; settling a message takes a while."""
+    waiting = list(enumerate(messages))
+
+    async def take_turns(begin_after: float) -> None:
+        await asyncio.sleep(begin_after)
+        while waiting:
+            arrival, one = waiting.pop(0)
+            assert isinstance(await world.east.consumer.consume(one, arrival), Processed)
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    await asyncio.gather(*map(take_turns, begin_at))
+
+
+async def serve_in_rounds(world: World, messages: Sequence[Message], rounds: int) -> None:
+    """A busy host: it comes to this session once a second, and needs 20 ms to begin each call."""
+    waiting, calls = list(enumerate(messages)), set[asyncio.Task[Outcome]]()
+    for _ in range(rounds):
+        await asyncio.sleep(1.0)
+        for _ in range(CALLS - sum(not call.done() for call in calls)):
+            arrival, one = waiting.pop(0)
+            calls.add(asyncio.create_task(world.east.consumer.consume(one, arrival)))
+            await asyncio.sleep(0.02)
+    await asyncio.gather(*calls)
+
+
+@far_away
+async def test_each_entry_of_a_deep_session_takes_the_messages_of_all_calls(world: World) -> None:
+    await serve(world, [message(n) for n in range(20 * CALLS)])
+
+    assert messages_of(world) == [CALLS] * 20
+    assert world.amounts() == list(range(1, 20 * CALLS + 1))
+    turn_seconds = WRITE_SECONDS + SETTLE_SECONDS
+    assert virtual_time.now() <= 20 * turn_seconds + ROUNDING
+
+
+@far_away
+async def test_two_halves_of_the_calls_become_one_again(world: World) -> None:
+    half = CALLS // 2
+    # The second half arrives while the first one is being written.
+    begin_at = [*[0.0] * half, *[WRITE_SECONDS / 2] * half]
+    await serve(world, [message(n) for n in range(20 * CALLS)], begin_at)
+
+    assert messages_of(world) == [half, *[CALLS] * 19, half]
+    assert world.amounts() == list(range(1, 20 * CALLS + 1))
+
+
+@far_away
+async def test_a_busy_host_that_hands_over_one_by_one_gets_one_entry_for_each_round(
+    world: World,
+) -> None:
+    await serve_in_rounds(world, [message(n) for n in range(10 * CALLS)], 10)
+
+    # In the first rounds it is learnt how long the pauses are, and how many calls there are.
+    assert messages_of(world)[-4:] == [CALLS] * 4
+    assert world.amounts() == list(range(1, 10 * CALLS + 1))
+
+
+@far_away
+async def test_messages_that_come_one_after_the_other_wait_for_nobody(world: World) -> None:
+    for n in range(10):
+        assert isinstance(await world.east.consumer.consume(message(n), n), Processed)
+
+    assert virtual_time.now() <= 10 * WRITE_SECONDS + ROUNDING
+
+
+@far_away
+async def test_the_message_after_the_last_of_many_waits_in_vain_for_moments(world: World) -> None:
+    await serve(world, [message(n) for n in range(CALLS)])
+    began = virtual_time.now()
+    await world.east.consumer.consume(message(CALLS), CALLS)
+    waited = virtual_time.now() - began - WRITE_SECONDS
+    assert 0 < waited <= LINGER_SECONDS_MAX + ROUNDING
+
+    began = virtual_time.now()
+    await world.east.consumer.consume(message(CALLS + 1), CALLS + 1)
+    assert virtual_time.now() - began <= WRITE_SECONDS + ROUNDING
+
+
+@far_away
+async def test_a_new_session_whose_calls_begin_in_no_order_reads_nothing(world: World) -> None:
+    calls = []
+    for n in (5, 2, 1, 4, 3, 0):
+        calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
+        await asyncio.sleep(LINGER_SECONDS_MIN / 10)
+    await asyncio.gather(*calls)
+
+    assert messages_of(world) == [6]
+    assert world.amounts() == [1, 2, 3, 4, 5, 6]
+    assert world.journal.fault_plan.calls["head"] == 0
+
+
+@far_away
+async def test_calls_behind_a_gap_that_come_one_after_the_other_ask_the_store_together(
+    world: World,
+) -> None:
+    calls = []
+    for n in range(1, 9):
+        calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
+        await asyncio.sleep(8 * LINGER_SECONDS_MIN)
+    reads = world.journal.fault_plan.calls["head"]
+    await world.east.consumer.consume(message(0), 0)
+    await asyncio.gather(*calls)
+
+    assert reads <= 2
+    assert world.amounts() == list(range(1, 10))
+
+
+@far_away
+async def test_a_region_that_comes_second_does_not_wait_for_more_copies(world: World) -> None:
+    await serve(world, [message(n) for n in range(CALLS)])
+    began = virtual_time.now()
+    assert set(await take(world.west, *(message(n) for n in range(1, CALLS)))) == {AlreadyDone()}
+    assert virtual_time.now() == began

@@ -1,0 +1,355 @@
+"""Outboxes are stuck, or delivered and not acknowledged yet: what comes after them goes on."""
+
+import asyncio
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from shared.domain.message import Message
+from shared.domain.outbox import PendingOutbox
+from shared.engine.consume.outcomes import Processed
+from shared.engine.operate.recover import Recovered
+from shared.storage.documents import decode_pending
+from shared.testkit.injected_faults import CALL_ERRORS, CallFault, ProcessKilled
+from shared.testkit.memory_store import VirtualClock
+from tests.crashes import FaultyWorld, redelivered, rest, sent, worlds
+from tests.world import LAG_SECONDS, POLICY, World, handlers, message, take
+
+# When many outboxes are stuck: thousands of outboxes cannot be paid for now; what comes after them
+# is paid all the same.
+
+
+STUCK = 2_000
+BURNT = "errors"
+
+
+def burnt(number: int) -> Message:
+    """A message that ends in its session's fault, of which the error queue is told."""
+    return message(0, session=f"stuck-{number}", kind="account.burn")
+
+
+async def stuck_world(stuck: int) -> World:
+    """Both error queues refuse, and so many sessions have something for them."""
+    world = World()
+    world.bus.unavailable = {("east", BURNT), ("west", BURNT)}
+    await take(world.east, *(burnt(number) for number in range(stuck)))
+    world.clock.seconds += LAG_SECONDS
+    return world
+
+
+async def leave_unsent(world: World) -> list[tuple[str, bytes]]:
+    """A bill whose dispatcher dies after the commit; the answer is what should be sent."""
+    bill = message(0, session="new", kind="account.bill")
+    quiet = World()
+    assert isinstance(await quiet.east.consumer.consume(bill), Processed)
+    world.bus.unavailable |= {"east", "west"}
+    await world.worker("east").consumer.consume(bill)
+    world.bus.unavailable -= {"east", "west"}
+    world.clock.seconds += LAG_SECONDS
+    return quiet.outputs("east")
+
+
+@pytest.mark.slow
+async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
+    world = await stuck_world(STUCK)
+    for _ in range(2):
+        world.clock.seconds += 15
+        await world.east.recovery.sweep()
+    expected = await leave_unsent(world)
+
+    runs = count(1)
+    while world.outputs("east") != expected:
+        assert next(runs) <= 2
+        world.clock.seconds += 15
+        await world.east.recovery.sweep()
+
+    world.bus.unavailable.clear()
+    for _ in range(3):
+        world.clock.seconds += 15
+        await world.east.recovery.sweep()
+        await world.west.recovery.sweep()
+    assert await world.pending() == []
+    for region in ("east", "west"):
+        reports = world.bus.messages(region, BURNT)
+        assert {report.session for report in reports} == {f"stuck-{n}" for n in range(STUCK)}
+        assert len(reports) == STUCK
+
+
+async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shared.engine.operate.recover.SEARCHED_MAX", 20)
+    world = World()
+    world.bus.unavailable = {("east", BURNT)}
+    for sequence in range(30):
+        hint = message(sequence, session="busy", kind="account.hint")
+        await world.east.consumer.consume(hint)
+    expected = await leave_unsent(world)
+    east = world.worker("east")
+
+    await east.recovery.sweep()
+    await east.recovery.sweep()
+
+    assert world.outputs("east") == expected
+
+
+async def test_a_queue_out_of_reach_does_not_keep_a_run_from_paying_what_goes_to_others() -> None:
+    world = await stuck_world(40)
+    expected = await leave_unsent(world)
+
+    assert await world.worker("east").recovery.sweep() == Recovered(helped=1, left=40)
+
+    assert world.outputs("east") == expected
+
+
+async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:
+    world = await stuck_world(30)
+    world.bus.unavailable.clear()
+
+    assert await world.east.recovery.sweep(limit=10) == Recovered(helped=10)
+
+    assert [m.session for m in world.bus.messages("east", BURNT)] == [
+        f"stuck-{n}" for n in range(10)
+    ]
+
+
+async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await stuck_world(20)
+    world.bus.unavailable.clear()
+    deliver = world.east.recovery.dispatcher.deliver_in_order
+
+    async def deliver_or_throw(pending: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
+        if pending[0].session == "stuck-7":
+            raise ZeroDivisionError("a bug")
+        return await deliver(pending, regions)
+
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_or_throw)
+
+    assert await world.east.recovery.sweep() == Recovered(helped=19, left=1)
+    assert len(world.bus.messages("east", BURNT)) == 19
+
+
+async def feed_of(world: World) -> list[PendingOutbox]:
+    """What the change feed shows of every document."""
+    documents = [d for p in world.journal.partitions.values() for d in p.values()]
+    return [pending for document in documents if (pending := decode_pending(document))]
+
+
+async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = await stuck_world(100)
+    world.bus.unavailable.clear()
+    seen = await feed_of(world)
+    assert len(seen) == 100
+    deliver = world.east.recovery.dispatcher.deliver_in_order
+    calls = count()
+
+    async def deliver_until_killed(
+        pending: list[PendingOutbox], regions: list[str]
+    ) -> tuple[str, ...]:
+        if next(calls) == 40:
+            raise ProcessKilled
+        return await deliver(pending, regions)
+
+    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_until_killed)
+    with pytest.raises(ProcessKilled):
+        await world.east.recovery.recover(seen)
+
+    world.clock.seconds += LAG_SECONDS
+    await world.worker("east").recovery.sweep()
+
+    reports = [m.session for m in world.bus.messages("east", BURNT)]
+    assert set(reports) == {f"stuck-{n}" for n in range(100)}
+
+
+async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
+    world = await stuck_world(30)
+    world.bus.unavailable.clear()
+    seen = await feed_of(world)
+
+    await world.east.recovery.recover(seen[5:20])
+    await world.east.recovery.recover(seen[:15])
+    await world.worker("east").recovery.recover(seen[:20])
+    await world.east.recovery.sweep()
+
+    reports = [m.session for m in world.bus.messages("east", BURNT)]
+    assert sorted(reports) == sorted(f"stuck-{n}" for n in range(30))
+
+
+async def test_two_quick_saves_of_one_session_are_paid_in_order_by_one_look() -> None:
+    world = World()
+    bills = [message(n, kind="account.bill") for n in range(2)]
+    quiet = World()
+    await take(quiet.east, *bills)
+    world.bus.unavailable = {"east"}
+    await take(world.east, *bills)
+    world.bus.unavailable = set()
+    (newest,) = [pending for pending in await feed_of(world) if pending.position == 1]
+
+    await world.worker("east").recovery.recover([newest])
+
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
+    assert await world.pending() == []
+
+
+# When an acknowledgement is put off: every region took an entry's outputs; that is said with the
+# next entry, or a little later.
+
+
+IDLE_SECONDS = 1.0
+PUT_OFF = replace(POLICY, acknowledge_seconds=IDLE_SECONDS)
+BILLS = [message(n, kind="account.bill") for n in range(4)]
+
+
+class SteppedClock(VirtualClock):
+    """Time passes only when the test lets it; whoever sleeps waits for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = asyncio.Condition()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the test has let this much time pass."""
+        until = self.seconds + seconds
+        async with self.passed:
+            await self.passed.wait_for(lambda: self.seconds >= until)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Let time pass and whoever waited for it go on."""
+        self.seconds += seconds
+        async with self.passed:
+            self.passed.notify_all()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    """A clock in the test's hands."""
+    return SteppedClock()
+
+
+@pytest.fixture
+def world(clock: SteppedClock) -> World:
+    """Two regions that put acknowledgements off."""
+    return World(clock, policy=PUT_OFF)
+
+
+async def bodies_of_a_quiet_world(count: int) -> list[tuple[str, bytes]]:
+    """What a world that puts nothing off sends."""
+    quiet = World()
+    await take(quiet.east, *BILLS[:count])
+    return quiet.outputs("east")
+
+
+async def test_a_message_with_outputs_costs_one_write_and_nothing_else(world: World) -> None:
+    assert {type(one) for one in await take(world.east, *BILLS)} == {Processed}
+
+    assert dict(world.journal.fault_plan.calls) == {"append": len(BILLS)}
+    assert dict(world.bus.fault_plan.calls) == {"send.east": len(BILLS), "send.west": len(BILLS)}
+    assert world.outputs("east") == world.outputs("west") == await bodies_of_a_quiet_world(4)
+
+
+async def test_only_the_newest_outbox_is_left_to_acknowledge(world: World) -> None:
+    await take(world.east, *BILLS)
+
+    assert [bool(entry.get("pending")) for entry in world.entries()] == [False, False, False, True]
+
+
+async def test_after_the_idle_time_it_is_said_alone(world: World, clock: SteppedClock) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    await clock.let_pass(IDLE_SECONDS / 2)
+    assert world.journal.fault_plan.calls["leave_pending"] == 0
+
+    await clock.let_pass(IDLE_SECONDS / 2)
+    await clock.let_pass(IDLE_SECONDS / 2)
+
+    assert world.journal.fault_plan.calls["leave_pending"] == 1
+    assert await world.pending() == []
+
+
+async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(world: World) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    await world.east.consumer.consume(BILLS[1])
+    saying = world.east.consumer.committer.acknowledgements.recording
+    assert saying is not None
+    saying.cancel()
+
+    for region in ("east", "west"):
+        world.clock.seconds += LAG_SECONDS
+        await world.worker(region).recovery.sweep()
+
+    first, second = await bodies_of_a_quiet_world(2)
+    assert world.outputs("east") == world.outputs("west") == [first, second, second]
+    assert await world.pending() == []
+
+
+async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
+    world: World, clock: SteppedClock
+) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    await world.west.consumer.consume(BILLS[1])
+    await world.east.consumer.consume(BILLS[2])
+    await clock.let_pass(2 * IDLE_SECONDS)
+    await clock.let_pass(IDLE_SECONDS)
+
+    assert sent(world, "east") == sent(world, "west") == await bodies_of_a_quiet_world(3)
+    assert await world.pending() == []
+    assert world.amounts() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("fault", [CallFault.LOST, CallFault.UNANSWERED])
+async def test_it_is_carried_though_the_carrying_write_got_no_answer(
+    world: World, fault: CallFault
+) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    world.journal.fault_plan.plan("append", fault)
+
+    await world.east.consumer.consume(BILLS[1])
+
+    assert [bool(entry.get("pending")) for entry in world.entries()] == [False, True]
+    assert world.outputs("east") == await bodies_of_a_quiet_world(2)
+
+
+@pytest.mark.parametrize("fault", CALL_ERRORS)
+async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
+    world: World, clock: SteppedClock, fault: CallFault
+) -> None:
+    await world.east.consumer.consume(BILLS[0])
+    world.journal.fault_plan.plan("leave_pending", fault)
+    await clock.let_pass(2 * IDLE_SECONDS)
+    await clock.let_pass(LAG_SECONDS)
+
+    sweeps = [asyncio.create_task(worker.recovery.sweep()) for worker in (world.east, world.west)]
+    await asyncio.gather(*sweeps)
+
+    assert set(world.outputs("east")) == set(await bodies_of_a_quiet_world(1))
+    assert await world.pending() == []
+
+
+async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
+    await world.east.consumer.consume(BILLS[0])
+
+    await world.east.consumer.committer.acknowledgements.close()
+
+    assert await world.pending() == []
+    assert world.journal.fault_plan.calls["leave_pending"] == 1
+
+
+async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_regions() -> None:
+    async def work(world: World) -> None:
+        await redelivered(world, *BILLS[:3])
+        await rest(world)
+
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, handlers, PUT_OFF):
+        assert isinstance(world, FaultyWorld)
+        expected = expected or sent(world, "east")
+        assert len(expected) == 3
+        assert world.amounts() == [1, 2, 3], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.pending() == [], world.fault_plan

@@ -1,0 +1,492 @@
+"""Outputs are made again, or are staged beside the journal: they are the same, byte for byte."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.handler import Context, Handled, Handlers, Kind, Output
+from shared.domain.journal import Status
+from shared.domain.message import Message
+from shared.domain.outbox import EVERY_QUEUE, Staged
+from shared.domain.standstill import StandstillKind
+from shared.engine.consume.outcomes import AlreadyDone, Faulted, Processed
+from shared.ports import Document
+from shared.storage import limits
+from shared.storage.documents import STAGED_SECONDS, staged_ids
+from shared.storage.limits import INLINE_BYTES_MAX
+from shared.testkit.injected_faults import CallFault, ProcessKilled
+from tests.crashes import redelivered, rest, sent, worlds
+from tests.sized_outputs import WRITER, writing, written_in
+from tests.sized_outputs import handlers as letter_handlers
+from tests.standstills import shown
+from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, take
+
+# When outputs are made again: a deterministic handler's outputs are not stored: they are made again
+# on the state before.
+
+
+ROOT = Path(__file__).parents[2]
+
+prices = {"today": [7]}
+
+
+class Quote(BaseModel):
+    """What an amount costs at the price of the day."""
+
+    cost: int
+    quote: str
+    lucky_number: int
+    tags: dict[str, int]
+
+
+def quote(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book an amount and quote all of them at the price that was first looked up."""
+    price = context.captured("price", lambda: prices["today"])[0]
+    booked = Account(amounts=[*account.amounts, body.amount])
+    quoted = Quote(
+        cost=price * sum(booked.amounts),
+        quote=context.new_id(),
+        lucky_number=context.random.randrange(10**9),
+        tags={name: len(name) for name in sorted({"red", "green", "blue", "amber"})},
+    )
+    return Handled(booked, (Output("account.quote", quoted),))
+
+
+def handlers_with(handle: object = quote) -> Handlers:
+    """The handlers of a deployment."""
+    made = Handlers()
+    register = made.register("quote", state=Account, body=Amount, kind=Kind.DETERMINISTIC)
+    register(handle)  # type: ignore[type-var]
+    return made
+
+
+handlers = handlers_with()
+QUOTES = [message(n, kind="quote") for n in range(3)]
+
+
+@pytest.fixture
+def world() -> World:
+    """Two regions whose handler is deterministic."""
+    return World(handlers=handlers)
+
+
+@pytest.fixture(autouse=True)
+def price_of_the_day() -> None:
+    """Every test begins on the same day."""
+    prices["today"] = [7]
+
+
+async def leave_unsent(world: World, *quotes: Message) -> list[tuple[str, bytes]]:
+    """Commit while a region is unavailable; the answer is what should have been sent."""
+    quiet = World(handlers=handlers)
+    await take(quiet.east, *quotes)
+    await world.east.consumer.consume(quotes[0])
+    for arriving in quotes[1:]:
+        world.bus.unavailable = {"west"}
+        await world.east.consumer.consume(arriving)
+    world.bus.unavailable = set()
+    world.clock.seconds += LAG_SECONDS
+    return quiet.outputs("east")
+
+
+async def test_they_are_not_in_the_journal(world: World) -> None:
+    outcome = await world.east.consumer.consume(QUOTES[0])
+
+    assert isinstance(outcome, Processed)
+    (entry,) = world.entries()
+    assert "batches" not in entry["outbox"]
+    assert "lucky_number" not in json.dumps(entry)
+
+
+async def test_a_region_that_missed_some_gets_the_same_bytes_on_the_state_before_each(
+    world: World,
+) -> None:
+    expected = await leave_unsent(world, *QUOTES)
+    prices["today"] = [99]
+
+    await world.worker("west").recovery.sweep()
+
+    assert world.outputs("west") == world.outputs("east") == expected
+    assert await world.pending() == []
+
+
+async def test_what_was_captured_is_what_the_handler_first_saw(world: World) -> None:
+    def careless(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        price = context.captured("price", lambda: prices["today"])
+        price.append(body.amount)
+        cost = Quote(cost=sum(price), quote=context.new_id(), lucky_number=0, tags={})
+        return Handled(account, (Output("account.quote", cost),))
+
+    world.handlers = handlers_with(careless)
+    world.bus.unavailable = {"west"}
+    east = world.worker("east")
+    await east.consumer.consume(QUOTES[0])
+    world.bus.unavailable = set()
+    world.clock.seconds += LAG_SECONDS
+
+    await world.worker("west").recovery.sweep()
+
+    assert world.outputs("west") == world.outputs("east") != []
+    assert prices == {"today": [7]}
+
+
+async def test_a_late_duplicate_changes_and_sends_nothing_new(world: World) -> None:
+    await take(world.east, *QUOTES)
+    before = world.outputs("east")
+
+    for arriving in reversed(QUOTES):
+        assert await world.worker("east").consumer.consume(arriving) == AlreadyDone()
+        assert await world.worker("west").consumer.consume(arriving) == AlreadyDone()
+
+    assert world.outputs("east") == world.outputs("west") == before
+    assert world.amounts() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_another_process_with_another_hash_seed_and_clock_makes_the_same_bytes(seed: str) -> None:
+    here = outputs_made_again()
+
+    ran = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import *; print_outputs_made_again()"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": seed, "TZ": f"Etc/GMT+{seed}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert json.loads(ran.stdout) == here
+    assert len(here) == 3
+
+
+def outputs_made_again() -> list[list[str]]:
+    """The outputs of three messages, each made a second time by another worker."""
+    import asyncio
+
+    async def make_again() -> list[list[str]]:
+        world = World(handlers=handlers)
+        world.clock.seconds = float(os.environ.get("PYTHONHASHSEED") or 0) * 1_000
+        await leave_unsent(world, *QUOTES)
+        prices["today"] = [99]
+        await world.worker("west").recovery.sweep()
+        return [[m.id, m.body.decode()] for m in world.bus.messages("west", "out")]
+
+    prices["today"] = [7]
+    return asyncio.run(make_again())
+
+
+def print_outputs_made_again() -> None:
+    """For another process to call."""
+    sys.stdout.write(json.dumps(outputs_made_again()))
+
+
+async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: World) -> None:
+    def changed(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        receipt = Receipt(total=body.amount, receipt=context.new_id(), lucky_number=0)
+        return Handled(account, (Output("account.quote", receipt),))
+
+    expected = await leave_unsent(world, *QUOTES[:2])
+    world.handlers = handlers_with(changed)
+    await world.worker("west").recovery.sweep()
+    assert world.outputs("west") == expected[:1]
+    assert await world.pending() == []
+    (blocked,) = await world.journal.blocked("acc-7")
+    assert "come out otherwise than at first" in blocked.outbox.blocked["west"][EVERY_QUEUE]
+    assert await shown(world.east) == [(StandstillKind.BLOCKED, "acc-7", 1)]
+
+    world.handlers = handlers
+    world.clock.seconds += LAG_SECONDS
+    await world.worker("west").recovery.sweep()
+
+    assert world.outputs("west") == expected
+
+
+async def test_a_handler_that_now_fails_does_not_keep_other_sessions_from_their_rescue(
+    world: World,
+) -> None:
+    def failing(_: Account, __: Amount, ___: Context) -> Account:
+        raise ZeroDivisionError("a bug")
+
+    world.bus.unavailable = {"west"}
+    other = message(0, session="other", kind="quote")
+    await world.east.consumer.consume(QUOTES[0])
+    world.handlers = handlers_with(failing)
+    await world.worker("east").consumer.consume(other)
+    world.bus.unavailable = set()
+    world.clock.seconds += LAG_SECONDS
+
+    swept = await world.worker("west").recovery.sweep()
+
+    assert (swept.helped, swept.left) == (2, 0)
+    (blocked,) = await world.journal.blocked("acc-7")
+    assert "ZeroDivisionError: a bug" in blocked.outbox.blocked["west"][EVERY_QUEUE]
+    assert len(world.bus.messages("west", "errors")) == 1
+
+
+async def test_whatever_call_fails_the_outputs_made_again_have_the_same_bytes() -> None:
+    async def work(world: World) -> None:
+        await redelivered(world, *QUOTES)
+        await rest(world)
+
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, handlers):
+        expected = expected or sent(world, "east")
+        assert len(expected) == 3
+        assert world.amounts() == [1, 2, 3], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert await world.pending() == [], world.fault_plan
+
+
+# When outputs are too large for an entry: outputs beyond one batch are staged beside the journal,
+# and belong to the entry that commits.
+
+
+OVER_A_BATCH = [700_000] * 4
+OVER_AN_ENTRY = [INLINE_BYTES_MAX]
+THREE_STAGES = [300_000, 600_000, 500_000]
+
+
+def staged(world: World) -> list[Document]:
+    """The staged documents of the writer that the store still has."""
+    kept = world.journal.partitions[WRITER].values()
+    return [d for d in kept if d["kind"] == "staged" and not world.journal.store.is_over(d)]
+
+
+def state(world: World) -> list[object]:
+    """What the writer's journal says it has written."""
+    return written_in([e["state"] for e in world.entries(WRITER) if "state" in e])
+
+
+async def die_at(world: World, call: str, arriving: Message) -> None:
+    """A worker whose process ends at its first call of a kind."""
+
+    async def killed(*_: object, **__: object) -> None:
+        raise ProcessKilled(call)
+
+    dying = world.worker("east")
+    setattr(world.bus if call == "send" else world.journal, call, killed)
+    with pytest.raises(ProcessKilled):
+        await dying.consumer.consume(arriving)
+    delattr(world.bus if call == "send" else world.journal, call)
+
+
+@pytest.mark.parametrize("sizes", [OVER_A_BATCH, OVER_AN_ENTRY, THREE_STAGES])
+async def test_all_of_them_arrive_whole_in_order_in_both_regions(sizes: Sequence[int]) -> None:
+    world = World(handlers=letter_handlers)
+    outcome = await world.east.consumer.consume(writing(sizes))
+
+    assert isinstance(outcome, Processed)
+    assert isinstance(outcome.entry.outbox.location, Staged)
+    texts = [b'"%s"' % (b"%c" % (ord("a") + n) * size) for n, size in enumerate(sizes)]
+    for region in ("east", "west"):
+        bodies = [m.body for m in world.bus.messages(region, "out")]
+        assert len(bodies) == len(sizes)
+        assert all(text in body for text, body in zip(texts, bodies, strict=True))
+
+
+async def test_the_stages_vanish_when_every_region_is_paid() -> None:
+    world = World(handlers=letter_handlers)
+    world.bus.unavailable = {"west"}
+    await world.east.consumer.consume(writing(THREE_STAGES))
+    assert len(staged(world)) == 3
+    world.bus.unavailable = set()
+    world.clock.seconds += LAG_SECONDS
+
+    await world.west.recovery.sweep()
+
+    assert staged(world) == []
+    assert sent(world, "east") == sent(world, "west")
+    assert len(sent(world, "west")) == 3
+
+
+async def test_whoever_is_killed_at_the_commit_leaves_stages_that_vanish_by_themselves() -> None:
+    world = World(handlers=letter_handlers)
+    await die_at(world, "append", writing(THREE_STAGES))
+    assert len(staged(world)) == 3
+    assert world.entries(WRITER) == []
+
+    world.clock.seconds += STAGED_SECONDS
+
+    assert staged(world) == []
+
+
+async def test_whoever_is_killed_after_the_commit_leaves_them_to_the_sweep() -> None:
+    world = World(handlers=letter_handlers)
+    quiet = World(handlers=letter_handlers)
+    await quiet.east.consumer.consume(writing(THREE_STAGES))
+    await die_at(world, "send", writing(THREE_STAGES))
+    world.clock.seconds += STAGED_SECONDS
+
+    await rest(world)
+
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
+    assert staged(world) == []
+
+
+async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(handlers=letter_handlers)
+    await die_at(world, "send", writing(THREE_STAGES))
+    world.clock.seconds += STAGED_SECONDS
+    read_staged = world.journal.staged
+
+    async def read_staged_too_late(session: str, location: Staged) -> Sequence[object]:
+        world.journal.staged = read_staged  # type: ignore[method-assign]
+        await rest(world)
+        return await read_staged(session, location)
+
+    world.journal.staged = read_staged_too_late  # type: ignore[assignment, method-assign]
+
+    await world.worker("east").recovery.sweep()
+
+    assert len(world.outputs("east")) == len(world.outputs("west")) == len(THREE_STAGES)
+    assert "are gone" not in caplog.text
+    assert await world.pending() == []
+
+
+async def test_an_attempt_whose_stages_are_gone_cannot_commit() -> None:
+    world = World(handlers=letter_handlers)
+    append = world.journal.append
+    late: list[object] = []
+
+    async def append_after_an_hour(*arguments: object, **options: object) -> object:
+        world.clock.seconds += STAGED_SECONDS
+        world.journal.append = append  # type: ignore[method-assign]
+        late.append(await append(*arguments, **options))  # type: ignore[arg-type]
+        return late[0]
+
+    world.journal.append = append_after_an_hour  # type: ignore[assignment, method-assign]
+
+    outcome = await world.east.consumer.consume(writing(THREE_STAGES))
+
+    assert [str(answer) for answer in late] == ["WriteResult.ORPHANED"]
+    assert isinstance(outcome, Processed)
+    assert outcome.entry.attempt.id != "east-1/1"
+    assert len(sent(world, "east")) == 3
+    assert sent(world, "east") == sent(world, "west")
+
+
+async def test_two_attempts_stages_do_not_mix() -> None:
+    world = World(handlers=letter_handlers)
+    stage = world.journal.stage
+    rival = world.worker("west")
+
+    async def stage_after_a_rival(*arguments: object) -> None:
+        world.journal.stage = stage  # type: ignore[method-assign]
+        await stage(*arguments)  # type: ignore[arg-type]
+        world.bus.unavailable = {"east", "west"}
+        await rival.consumer.consume(writing(THREE_STAGES))
+        world.bus.unavailable = set()
+
+    world.journal.stage = stage_after_a_rival  # type: ignore[assignment, method-assign]
+
+    outcome = await world.east.consumer.consume(writing(THREE_STAGES))
+
+    assert isinstance(outcome, AlreadyDone)
+    (entry,) = world.entries(WRITER)
+    assert entry["attempt"].startswith("west")
+    kept = {document["id"]: document["ttl"] for document in staged(world)}
+    adopted = dict.fromkeys(staged_ids(Staged(entry["attempt"], 3)), -1)
+    assert kept == adopted | dict.fromkeys(staged_ids(Staged("east-1/1", 3)), STAGED_SECONDS)
+    await rest(world)
+    assert len(sent(world, "east")) == 3
+    assert sent(world, "east") == sent(world, "west")
+
+
+async def test_an_unknown_outcome_of_the_commit_deletes_nothing() -> None:
+    world = World(handlers=letter_handlers)
+    world.journal.fault_plan.plan("append", *[CallFault.UNANSWERED] * 6)
+    world.journal.fault_plan.plan("entry", *[CallFault.LOST] * 6)
+    with pytest.raises(OutcomeUnknown):
+        await world.east.consumer.consume(writing(THREE_STAGES))
+
+    assert len(staged(world)) == 3
+    world.journal.fault_plan.planned.clear()
+    await rest(world)
+    assert len(sent(world, "east")) == 3
+    assert sent(world, "east") == sent(world, "west")
+
+
+async def test_a_refused_output_is_kept_for_people_after_the_payment() -> None:
+    world = World(handlers=letter_handlers)
+    world.bus.largest = {("east", "out"): 550_000, ("west", "out"): 550_000}
+
+    await world.east.consumer.consume(writing(THREE_STAGES))
+
+    assert await world.pending() == []
+    assert any("b" * 600_000 in str(document["batches"]) for document in staged(world))
+    world.clock.seconds += 31 * 24 * 3600
+    assert staged(world) == []
+
+
+async def test_a_state_too_large_for_the_store_is_a_fault_by_name() -> None:
+    world = World(handlers=letter_handlers)
+    outcome = await world.east.consumer.consume(writing([3], remember=3_000_000))
+
+    assert isinstance(outcome, Faulted)
+    assert outcome.entry.status is Status.FAULTED
+    assert "bytes" in (outcome.entry.reason or "")
+    assert world.outputs("east") == world.outputs("west") == []
+    assert len(world.bus.messages("east", "errors")) == 1
+
+
+async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(handlers=letter_handlers)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
+
+    outcome = await world.east.consumer.consume(writing([5_000] * 101))
+
+    assert isinstance(outcome, Faulted)
+    assert "operations" in (outcome.entry.reason or "")
+    assert world.outputs("east") == world.outputs("west") == []
+
+
+async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
+    messages = [writing([4_500, 4_000]), writing([3], 1)]
+
+    async def work(world: World) -> None:
+        await redelivered(world, *messages)
+        await rest(world)
+
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, letter_handlers):
+        expected = expected or sent(world, "east")
+        assert len(expected) == 3
+        assert state(world) == [[4_500, 4_000], [3]], world.fault_plan
+        assert sent(world, "east") == sent(world, "west") == expected, str(world.fault_plan)
+        assert await world.pending() == [], str(world.fault_plan)
+        world.clock.seconds += STAGED_SECONDS
+        assert staged(world) == [], str(world.fault_plan)
+
+
+async def test_the_largest_message_there_is_can_become_a_fault() -> None:
+    world = World(handlers=letter_handlers)
+    poison = writing([1])
+    body = b'"%s"' % (b"x" * 990_000)
+    largest = Message(poison.id, poison.session, poison.type, body, poison.number)
+
+    try:
+        outcome = await world.east.consumer.consume(largest)
+    except LockstepError as error:
+        pytest.fail(f"not kept: {error}")
+
+    assert isinstance(outcome, Faulted)
+    kept = await world.journal.entry(WRITER, 0)
+    assert kept is not None
+    assert kept.message == largest
+    (report,) = world.bus.messages("east", "errors")
+    assert largest.digest.encode() in report.body

@@ -1,0 +1,182 @@
+"""There are three regions, or both lead: each message has one effect, whoever is first."""
+
+import asyncio
+from collections import Counter
+from itertools import permutations
+
+import pytest
+
+from shared.domain.message import Message
+from shared.engine.build import Services
+from shared.engine.consume.outcomes import AlreadyDone, Processed
+from shared.engine.dispatch.deliver import Delivery
+from shared.testkit.memory_bus import MemoryBus
+from shared.testkit.memory_store import VirtualClock
+from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, REGIONS, World, message, take
+
+# When there is a third region: a third region joins: the engine knows any number of them, and
+# nothing in it changes.
+
+
+THREE = ("east", "west", "north")
+BILLS = [message(n, kind="account.bill") for n in range(4)]
+
+
+class ThreeRegions(World):
+    """Three namespaces and a worker in each region, over one journal."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.by_region: dict[str, Services] = {
+            "east": self.east,
+            "west": self.west,
+            "north": self.worker("north"),
+        }
+
+    def delivery(self) -> Delivery:
+        return Delivery(self.bus, self.clock, THREE, DELAY_SECONDS, QUEUES)
+
+    async def sweep(self) -> None:
+        """Every region sweeps once, after the lag."""
+        self.clock.seconds += LAG_SECONDS
+        for worker in self.by_region.values():
+            await worker.recovery.sweep()
+
+
+@pytest.mark.parametrize("order", list(permutations(THREE)))
+async def test_each_message_has_one_effect_whichever_region_is_first(
+    order: tuple[str, ...],
+) -> None:
+    world = ThreeRegions()
+
+    for bill in BILLS:
+        first, *others = [await world.by_region[region].consumer.consume(bill) for region in order]
+        assert isinstance(first, Processed)
+        assert others == [AlreadyDone(), AlreadyDone()]
+
+    assert world.amounts() == [1, 2, 3, 4]
+    assert world.outputs("east") == world.outputs("west") == world.outputs("north")
+    assert len(world.outputs("north")) == len(BILLS)
+
+
+async def test_a_copy_goes_to_every_region_and_the_preferred_one_sees_it_first() -> None:
+    world = ThreeRegions()
+
+    await world.producer().send(BILLS)
+
+    visible = {
+        region: {copy.visible_at for copy in world.bus.queues[region, "in"]} for region in THREE
+    }
+    assert visible == {"east": {0.0}, "west": {DELAY_SECONDS}, "north": {DELAY_SECONDS}}
+
+
+@pytest.mark.parametrize("missing", THREE)
+async def test_a_region_that_was_unavailable_gets_everything_in_order(missing: str) -> None:
+    quiet, world = ThreeRegions(), ThreeRegions()
+    world.bus.unavailable.add(missing)
+    working = next(region for region in THREE if region != missing)
+    for bill in BILLS:
+        await quiet.east.consumer.consume(bill)
+        await world.by_region[working].consumer.consume(bill)
+    assert world.outputs(missing) == []
+
+    world.bus.unavailable.clear()
+    await world.sweep()
+
+    for region in THREE:
+        assert world.outputs(region) == quiet.outputs("east")
+    assert world.amounts() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("survivor", THREE)
+async def test_one_region_alone_goes_on_and_the_others_follow(survivor: str) -> None:
+    world = ThreeRegions()
+    lost = set(THREE) - {survivor}
+    world.bus.unavailable |= lost
+
+    published = await world.producer().send(BILLS)
+    assert {type(one) for one in await take(world.by_region[survivor], *BILLS)} == {Processed}
+
+    assert (published.sent, published.pending) == (4, 8)
+    world.bus.unavailable.clear()
+    # What one region acknowledges is young again: the next one finds it a sweep later.
+    for _ in lost:
+        await world.sweep()
+    for region in THREE:
+        assert world.bus.messages(region, "in") == BILLS
+        assert world.outputs(region) == world.outputs(survivor)
+
+
+# When both regions lead: active-active: each session has a region of its own that leads, or both
+# regions are as quick.
+
+
+SESSIONS = [f"acc-{n}" for n in range(200)]
+
+
+@pytest.fixture
+def delivery() -> Delivery:
+    clock = VirtualClock()
+    return Delivery(MemoryBus(clock), clock, REGIONS, DELAY_SECONDS, QUEUES, affinity=True)
+
+
+def test_spread_sessions_are_led_by_both_regions_about_equally(delivery: Delivery) -> None:
+    led = Counter(delivery.preferred_region(session) for session in SESSIONS)
+
+    assert set(led) == set(REGIONS)
+    assert min(led.values()) > len(SESSIONS) // 3
+
+
+def test_who_leads_a_session_is_the_same_in_every_process(delivery: Delivery) -> None:
+    again = Delivery(delivery.bus, delivery.clock, REGIONS, DELAY_SECONDS, QUEUES, affinity=True)
+
+    assert [again.preferred_region(s) for s in SESSIONS] == [
+        delivery.preferred_region(s) for s in SESSIONS
+    ]
+    assert (delivery.preferred_region("acc-0"), delivery.preferred_region("acc-2")) == (
+        "east",
+        "west",
+    )
+
+
+async def test_only_the_copy_of_the_region_that_does_not_lead_is_delayed(
+    delivery: Delivery,
+) -> None:
+    messages = [message(0, session=session) for session in ("acc-0", "acc-2")]
+
+    await delivery.deliver(delivery.address_all("in", messages))
+
+    assert isinstance(delivery.bus, MemoryBus)
+    delays = {
+        (region, queued.message.session): queued.visible_at
+        for region in REGIONS
+        for queued in delivery.bus.queues[region, "in"]
+    }
+    assert delays == {
+        ("east", "acc-0"): 0.0,
+        ("east", "acc-2"): DELAY_SECONDS,
+        ("west", "acc-0"): DELAY_SECONDS,
+        ("west", "acc-2"): 0.0,
+    }
+
+
+async def test_both_regions_at_once_apply_everything_once_and_in_order(world: World) -> None:
+    bills = [message(n, kind="account.bill") for n in range(20)]
+
+    async def work(region: str) -> list[type]:
+        worker = world.worker(region)
+        return [type(await worker.consumer.consume(bill)) for bill in bills]
+
+    east, west = await asyncio.gather(work("east"), work("west"))
+
+    assert set(east) | set(west) <= {Processed, AlreadyDone}
+    assert [{e, w} for e, w in zip(east, west, strict=True)] == [{Processed, AlreadyDone}] * 20
+    assert world.amounts() == list(range(1, 21))
+    assert first_copies(world, "east") == first_copies(world, "west")
+
+
+def first_copies(world: World, region: str) -> list[Message]:
+    """The outputs of a region, each once, in the order in which they came."""
+    found = {m.id: m for m in world.bus.messages(region, "out")}
+    assert all(found[m.id] == m for m in world.bus.messages(region, "out"))
+    return list(found.values())
