@@ -1,12 +1,8 @@
-"""A session for each test, and a journal in memory."""
+"""A session for each test."""
 
 from itertools import count
 
 import pytest
-
-from shared.storage.journal import Journal
-from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_store import VirtualClock
 
 sessions = (f"contract/{number}?#ü" for number in count())
 
@@ -15,8 +11,3 @@ sessions = (f"contract/{number}?#ü" for number in count())
 def session() -> str:
     """Return a session that no other test uses, with characters that no id could hold."""
     return next(sessions)
-
-
-@pytest.fixture
-def journal() -> Journal:
-    return MemoryJournal(VirtualClock())

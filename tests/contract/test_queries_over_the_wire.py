@@ -33,7 +33,7 @@ from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
-from tests.contract.journal import (
+from tests.entries import (
     REGIONS,
     arrival,
     attempt_of,

@@ -20,7 +20,7 @@ from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.container import ContainerContract
-from tests.contract.journal import pending_in, step
+from tests.entries import pending_in, step
 from tests.world import message
 
 pytestmark = pytest.mark.wire

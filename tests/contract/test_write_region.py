@@ -13,7 +13,7 @@ from shared.domain.journal import Entry
 from shared.ports import WriteResult
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
-from tests.contract.journal import step
+from tests.entries import step
 
 pytestmark = pytest.mark.wire
 

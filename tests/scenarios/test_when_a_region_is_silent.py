@@ -1,4 +1,4 @@
-"""A region accepts and never answers: the other one goes on as if nothing were, and it misses nothing.
+"""A region accepts and never answers: the other one goes on as ever, and nothing is missed.
 
 Time is virtual here: a second passes only while everything waits.
 """

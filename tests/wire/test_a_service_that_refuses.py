@@ -11,7 +11,7 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain.errors import LockstepError, Misconfigured, OutcomeUnknown, Unavailable
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
-from tests.contract.journal import step
+from tests.entries import step
 from tests.world import message
 
 pytestmark = pytest.mark.wire

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shared.domain.outbox import address
 from shared.domain.producer import BoundNumber, KeptKeys, Ledger
 from shared.storage.journal import Journal
-from tests.contract.journal import REGIONS
+from tests.entries import REGIONS
 from tests.world import message
 
 LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(BoundNumber("m-1", "digest", 1),))

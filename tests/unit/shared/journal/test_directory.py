@@ -7,7 +7,7 @@ from shared.domain.journal import (
 )
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import attempt_of, pending_in, step
+from tests.entries import attempt_of, pending_in, step
 
 
 async def begin(journal: Journal, *sessions: str) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from shared.domain.outbox import Delivered, OutputAction, OutputDecision, PendingOutbox
 from shared.ports import Carried, SessionNeed, WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import DECISION, REGIONS, WHY, blocked_at, outbox_to, pending_in, step
+from tests.entries import DECISION, REGIONS, WHY, blocked_at, outbox_to, pending_in, step
 
 
 async def test_a_blocked_queue_is_kept_with_its_reason_and_no_region_waits(

@@ -1,6 +1,5 @@
 """What is kept of sessions: entries, claims, markers, staged outputs, searches and compaction."""
 
-import asyncio
 from dataclasses import replace
 
 from shared.domain import next_entry
@@ -25,7 +24,7 @@ from shared.domain.outbox import (
 from shared.ports import Carried, ParkedMessage, SessionNeed, WriteResult
 from shared.storage.documents import MILESTONE_EVERY
 from shared.storage.journal import Journal
-from tests.contract.journal import (
+from tests.entries import (
     REGIONS,
     arrival,
     attempt_of,
@@ -165,18 +164,6 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
     assert await journal.entry(session, 0) == delivered
 
 
-async def test_two_regions_acknowledging_at_once_both_count(journal: Journal, session: str) -> None:
-    await journal.add_pending(session, pending_in(session, "east", "west"))
-    (pending,) = await journal.pending(session, REGIONS)
-
-    await asyncio.gather(
-        journal.acknowledge(pending, Delivered(("east",))),
-        journal.acknowledge(pending, Delivered(("west",))),
-    )
-
-    assert await journal.pending(session, REGIONS) == []
-
-
 async def test_sessions_with_pending_copies_are_listed(journal: Journal, session: str) -> None:
     await journal.add_pending(session, pending_in(session, "east"))
     await journal.add_pending(session, pending_in(session, "east", first=2))
@@ -279,9 +266,7 @@ async def test_a_marker_is_that_of_its_source(journal: Journal, session: str) ->
 async def test_the_list_of_regions_is_stored_once_and_replaced_by_its_version(
     journal: Journal,
 ) -> None:
-    # The container is shared by other tests, and has one list.
-    if await journal.regions() is None:
-        assert await journal.save_regions(["east", "west"], None)
+    assert await journal.save_regions(["east", "west"], None)
     first = await journal.regions()
     assert first is not None
 
@@ -292,7 +277,6 @@ async def test_the_list_of_regions_is_stored_once_and_replaced_by_its_version(
     second = await journal.regions()
     assert second is not None
     assert (second.names, second.version != first.version) == (("west", "east", "north"), True)
-    assert await journal.save_regions(first.names, second.version)
 
 
 async def test_what_entries_cover_is_read_from_a_position_on(

@@ -10,7 +10,7 @@ from shared.domain.outbox import Delivered, PendingOutbox
 from shared.domain.standstill import ListPlace, Sign
 from shared.ports import SessionNeed, WriteResult
 from shared.storage.journal import Journal
-from tests.contract.journal import (
+from tests.entries import (
     EARLY,
     LATE,
     REGIONS,
