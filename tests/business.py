@@ -19,7 +19,8 @@ from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault, FaultPlan, ProcessKilled
 from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
-from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message
+from tests import sized_outputs
+from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message, take
 
 LEASE_SECONDS = 30.0
 # The store tells times in whole seconds, so a lease lasts one longer.
@@ -58,8 +59,8 @@ class Outside:
 
 
 def business(outside: Outside) -> Handlers:
-    """The pure handlers of `tests.world`, and some that call the outside."""
-    whole = Handlers.joined([handlers])
+    """The pure handlers of the tests, and some that call the outside."""
+    whole = Handlers.joined([handlers, sized_outputs.handlers])
 
     @whole.register(
         "account.pay", state=Account, body=Amount, kind=Kind.EFFECTFUL, attempts=ATTEMPTS
@@ -165,9 +166,28 @@ class WrongClock:
         await self.clock.sleep(seconds)
 
 
-def world_of(outside: Outside, clock: VirtualClock | None = None) -> World:
-    """Two healthy regions with the whole business."""
-    return World(clock or VirtualClock(), handlers=business(outside))
+def failing(error: BaseException) -> Happening:
+    """What raises an error every time."""
+
+    async def fail() -> None:
+        raise error
+
+    return fail
+
+
+class BusinessWorld(World):
+    """Two healthy regions with the whole business, and the outside that it calls."""
+
+    def __init__(self, outside: Outside | None = None, clock: VirtualClock | None = None) -> None:
+        self.outside = outside or Outside()
+        super().__init__(clock or VirtualClock(), handlers=business(self.outside))
+
+
+async def healthy(*arrivals: Message) -> BusinessWorld:
+    """A world in which these messages came one after another, and nothing failed."""
+    world = BusinessWorld(clock=OrderedClock())
+    await take(world.east, *arrivals)
+    return world
 
 
 def worker_with(
@@ -203,6 +223,14 @@ async def dies(
         world.east = world.worker("east")
         return
     raise AssertionError(f"nobody called {operation}")
+
+
+async def claimed(seconds_ago: float = 0.0) -> BusinessWorld:
+    """A world in which the east has claimed a payment and died, so long ago."""
+    world = BusinessWorld()
+    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
+    world.clock.seconds += seconds_ago
+    return world
 
 
 async def processed_and_died(worker: Services, arriving: Message) -> None:

@@ -40,6 +40,26 @@ async def worlds(
         yield faulty
 
 
+async def assert_the_same_whatever_fails(
+    work: Work,
+    handlers: Handlers,
+    amounts: Sequence[int],
+    outputs: int,
+    policy: Policy = POLICY,
+    also: Work | None = None,
+) -> None:
+    """Whatever call goes wrong, effects happen once, and outputs are the same in both regions."""
+    expected: list[tuple[str, bytes]] = []
+    async for world in worlds(work, handlers, policy):
+        expected = expected or sent(world, "east")
+        assert len(expected) == outputs
+        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
+        assert world.amounts() == [*amounts], world.fault_plan
+        assert await world.pending() == [], world.fault_plan
+        if also is not None:
+            await also(world)
+
+
 async def redelivered(world: World, *arrivals: Message) -> None:
     """Each message is delivered until a worker settles it, in the east and the west in turn."""
     for arriving in arrivals:

@@ -1,12 +1,14 @@
 """The time of a virtual event loop as the clock of a world: it passes only while all wait."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
+from proof.simulation.world import virtual_time
 from shared.testkit.memory_store import VirtualClock
 
 
 class LoopClock(VirtualClock):
-    """For scenarios that `proof.simulation.world.virtual_time.run` runs."""
+    """The clock of scenarios that run `in_virtual_time`."""
 
     @property
     def seconds(self) -> float:
@@ -20,3 +22,8 @@ class LoopClock(VirtualClock):
     async def sleep(self, seconds: float) -> None:
         """Wake when this much virtual time has passed."""
         await asyncio.sleep(seconds)
+
+
+def in_virtual_time(scenario: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    """A test of the scenario, in which a second passes only while everything waits."""
+    return lambda: virtual_time.run(scenario())

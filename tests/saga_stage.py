@@ -109,7 +109,7 @@ class Stage:
         return SagaRecord.model_validate(self.state(f"saga:{key}"))
 
     def entries(self) -> dict[str, int]:
-        """CallFault many entries each session has."""
+        """The number of entries of each session."""
         heads = {session: self.journal.newest(session) for session in list(self.journal.partitions)}
         return {session: head.position + 1 for session, head in heads.items() if head}
 

@@ -1,7 +1,9 @@
 """Two regions on the in-memory twin, with a small business to watch: a ledger of amounts."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -188,6 +190,19 @@ class World:
         documents = self.journal.partitions[session].values()
         return sorted((d for d in documents if d["kind"] == "entry"), key=lambda d: d["id"])
 
+    def reports(self) -> list[dict[str, Any]]:
+        """What the error queues were told: the same in both regions, in the same order."""
+        east, west = (self.bus.messages(region, "errors") for region in REGIONS)
+        assert east == west
+        return [json.loads(report.body) for report in east]
+
     def outputs(self, region: str, queue: str = "out") -> list[tuple[str, bytes]]:
         """Ids and bodies of everything a region's output queue, or another, was sent, in order."""
         return [(m.id, m.body) for m in self.bus.messages(region, queue)]
+
+
+async def sweep_later(world: World, *regions: str) -> None:
+    """The workers of these regions sweep, or those of both, each after another lag."""
+    for region in regions or REGIONS:
+        world.clock.seconds += LAG_SECONDS
+        await getattr(world, region).recovery.sweep()

@@ -18,14 +18,7 @@ from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
-from tests.contract.publishing import (
-    OPTIONS,
-    PublishingBasics,
-    drafts,
-    expected,
-    numbers,
-    told,
-)
+from tests.contract.publishing import OPTIONS, PublishingBasics, drafts, expected, numbers, told
 from tests.contract.test_wire import parse
 
 pytestmark = pytest.mark.wire

@@ -16,8 +16,8 @@ from shared.storage.regions import REGIONS_SESSION
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.memory_store import VirtualClock
 from shared.testkit.regions import REGIONS, TwoRegions
-from tests import letters
 from tests.business import LEASE_OVER, Outside, business
+from tests.sized_outputs import Sizes, Written, letters
 from tests.world import DELAY_SECONDS, POLICY, Account, Amount
 
 ROUNDS_MAX = 8
@@ -38,12 +38,10 @@ def ask(account: Account, body: Amount, _: Context) -> Handled[Account]:
     return Handled(booked, answer=booked)
 
 
-@questions.register("write.outside", state=letters.Written, body=letters.Sizes, kind=Kind.EFFECTFUL)
-async def write_outside(
-    written: letters.Written, body: letters.Sizes, context: Context
-) -> Handled[letters.Written]:
+@questions.register("write.outside", state=Written, body=Sizes, kind=Kind.EFFECTFUL)
+async def write_outside(written: Written, body: Sizes, context: Context) -> Handled[Written]:
     """Write letters under a claim."""
-    return letters.letters(written, body, context)
+    return letters(written, body, context)
 
 
 async def let_others_run() -> None:
@@ -56,7 +54,7 @@ class BusinessRegions(TwoRegions):
 
     def __init__(self, faults: FaultPlan, policy: Policy = IMPATIENT) -> None:
         self.outside = Outside(before=let_others_run)
-        joined = Handlers.joined([business(self.outside), letters.handlers, questions])
+        joined = Handlers.joined([business(self.outside), questions])
         patient = {name: replace(h, attempts=ATTEMPTS) for name, h in joined.by_type.items()}
         super().__init__(Handlers(patient), faults, policy, DELAY_SECONDS, VirtualClock())
 

@@ -16,7 +16,7 @@ from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.storage.documents import VERSION_FIELD, WRITTEN_FIELD
 from shared.testkit.injected_faults import CallFault
-from tests.business import Outside, dies, payment, plain, world_of
+from tests.business import BusinessWorld, dies, payment, plain
 from tests.world import World, message
 
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ SENT = (
 
 async def write_journal() -> World:
     """Sessions in every state that a deployment may meet."""
-    world = world_of(Outside())
+    world = BusinessWorld()
     faults = world.bus.fault_plan
     # Processed, and one that is parked behind a gap.
     await world.east.consumer.consume(message(0, session="gap"))

@@ -18,7 +18,7 @@ from shared.domain.producer import Draft
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import CreateDocument, Document, WriteResult
-from tests.business import Outside, plain, swept, world_of
+from tests.business import BusinessWorld, plain, swept
 from tests.releases.record import DRAFTS, HERE, OPTIONS, SENT
 from tests.world import REGIONS, Account, Amount, World, message
 
@@ -49,7 +49,7 @@ def by_a_later_release(document: Document) -> Document:
 
 def world_with(release: str, change: Callable[[Document], Document] = as_written) -> World:
     """Two regions of this release on a journal of another one, long after that stopped."""
-    world = world_of(Outside())
+    world = BusinessWorld()
     for document in recorded(release)["documents"]:
         creation = CreateDocument(change(document), WriteResult.TAKEN)
         assert world.journal.store.apply(document["session"], [creation]) is WriteResult.CREATED

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.world import World
+from tests.business import BusinessWorld
 
 
 @pytest.fixture
-def world() -> World:
+def world() -> BusinessWorld:
     """Two healthy regions, nothing sent."""
-    return World()
+    return BusinessWorld()

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,22 +10,14 @@ from pydantic import BaseModel
 
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault
-from shared.domain.journal import Owner
 from shared.domain.message import Message, Number
-from shared.domain.outbox import AppQueues
-from shared.engine.build import Services, build
-from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.engine.publish.publish import Producer
 from shared.engine.sagas.steps import Answered, Failed, read_reply
-from shared.engine.worker import Policy
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
-from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_bus import MemoryBus
-from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
+from shared.testkit.memory_store import EPOCH_SECONDS
+from tests import saga_stage
+from tests.saga_stage import REGIONS
 
-REGIONS = ("east", "west")
-QUEUES = AppQueues(here="in", outputs="out", errors="errors")
 handlers = Handlers()
 
 
@@ -100,32 +92,23 @@ def burn(stock: Stock, body: Take, _: Context) -> Handled[Stock]:
     return Handled(stock, answer=Taken(given=0, left=stock.left))
 
 
-class Shop:
+class Shop(saga_stage.Stage):
     """Workers of both regions over one journal."""
 
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.journal = MemoryJournal(self.clock)
-        self.bus = MemoryBus(self.clock)
-        self.started = 0
-
-    def worker(self, region: str = "east") -> Services:
-        """A new process."""
-        self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
-        producer = Producer(self.journal, delivery)
-        owner = Owner(region, f"{region}-{self.started}")
-        return build(self.journal, delivery, self.clock, owner, handlers, producer, Policy())
+    async def apply(self, message: Message, region: str = "east") -> Answered | Failed:
+        """Apply a command in a new process."""
+        reply = await self.worker(region).commands.apply(message)
+        assert isinstance(reply, Answered | Failed)
+        return reply
 
     def left(self) -> int:
         """The stock after everything."""
-        head = self.journal.newest("p-1")
-        return int((head.state or {})["left"]) if head else 10
+        return int(self.state("p-1").get("left", 10))
 
 
 @pytest.fixture
 def shop() -> Shop:
-    return Shop()
+    return Shop(handlers)
 
 
 def command(wanted: int, name: str = "c-1", kind: str = "stock.take") -> Message:
@@ -135,10 +118,10 @@ def command(wanted: int, name: str = "c-1", kind: str = "stock.take") -> Message
 
 
 async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(shop: Shop) -> None:
-    first = await shop.worker().commands.apply(command(4))
-    await shop.worker().commands.apply(command(3, "c-2"))
+    first = await shop.apply(command(4))
+    await shop.apply(command(3, "c-2"))
 
-    again = [await shop.worker(region).commands.apply(command(4)) for region in REGIONS]
+    again = [await shop.apply(command(4), region) for region in REGIONS]
 
     assert first == Answered({"given": 4, "left": 6})
     assert again == [first, first]
@@ -147,16 +130,12 @@ async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(sho
 
 @pytest.mark.parametrize("fault", CALL_ERRORS)
 @pytest.mark.parametrize("call", ["head", "append", "entry", "marker"])
-async def test_any_call_may_fail_before_it_is_repeated(
-    shop: Shop, call: str, fault: CallFault
-) -> None:
+async def test_any_call_may_fail_first(shop: Shop, call: str, fault: CallFault) -> None:
     shop.journal.fault_plan.plan(call, fault)
     replies = []
     for region in ("east", "west", "east"):
-        try:
-            replies.append(await shop.worker(region).commands.apply(command(4)))
-        except LockstepError:
-            continue
+        with suppress(LockstepError):
+            replies.append(await shop.apply(command(4), region))
 
     assert replies
     assert set(map(str, replies)) == {str(Answered({"given": 4, "left": 6}))}
@@ -164,7 +143,7 @@ async def test_any_call_may_fail_before_it_is_repeated(
 
 
 async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop: Shop) -> None:
-    reply = await shop.worker().commands.apply(command(1, kind="stock.tell"))
+    reply = await shop.apply(command(1, kind="stock.tell"))
 
     assert isinstance(reply, Failed)
     assert "'stock.tell'" in reply.reason
@@ -173,9 +152,7 @@ async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop
 
 
 async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:
-    await shop.worker().commands.apply(command(4))
-
-    reply = await shop.worker().commands.apply(command(5))
+    _, reply = await shop.apply(command(4)), await shop.apply(command(5))
 
     assert isinstance(reply, Failed)
     assert "other content" in reply.reason
@@ -184,38 +161,22 @@ async def test_other_content_under_its_id_fails_by_name(shop: Shop) -> None:
 
 async def test_a_fault_that_is_skipped_is_the_answer(shop: Shop) -> None:
     for _ in range(2):
-        reply = await shop.worker().commands.apply(command(1, kind="stock.drop"))
-        assert reply == Failed("ArithmeticError: dropped")
+        assert await shop.apply(command(1, kind="stock.drop")) == Failed("ArithmeticError: dropped")
 
 
 async def test_a_fault_that_halts_is_no_answer_until_a_person_decides(shop: Shop) -> None:
-    for _ in range(2):
+    burnt, waiting = command(1, kind="stock.burn"), (command(4, "c-2"), command(3, "c-3"))
+    for halted in (burnt, burnt, *waiting):
         with pytest.raises(Unavailable):
-            await shop.worker().commands.apply(command(1, kind="stock.burn"))
-    with pytest.raises(Unavailable):
-        await shop.worker().commands.apply(command(2, "c-2"))
+            await shop.apply(halted)
 
     edit = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"wanted":0}')
     await shop.worker().resolver.resolve("p-1", edit)
 
-    burnt = await shop.worker().commands.apply(command(1, kind="stock.burn"))
-    assert burnt == Answered({"given": 0, "left": 10})
-    waited = await shop.worker().commands.apply(command(2, "c-2"))
-    assert waited == Answered({"given": 2, "left": 8})
-
-
-async def test_commands_that_waited_together_have_an_answer_each(shop: Shop) -> None:
-    for halted in (command(1, kind="stock.burn"), command(4, "c-2"), command(3, "c-3")):
-        with pytest.raises(Unavailable):
-            await shop.worker().commands.apply(halted)
-
-    edit = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"wanted":0}')
-    await shop.worker().resolver.resolve("p-1", edit)
-
-    assert [
-        await shop.worker().commands.apply(command(4, "c-2")),
-        await shop.worker().commands.apply(command(3, "c-3")),
-    ] == [Answered({"given": 4, "left": 6}), Answered({"given": 3, "left": 3})]
+    # Those that waited together have an answer each.
+    assert await shop.apply(burnt) == Answered({"given": 0, "left": 10})
+    assert await shop.apply(waiting[0]) == Answered({"given": 4, "left": 6})
+    assert await shop.apply(waiting[1]) == Answered({"given": 3, "left": 3})
 
 
 async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_claim(
@@ -240,7 +201,7 @@ async def test_one_that_waits_beside_a_claim_is_not_given_the_answer_of_the_clai
 
 
 async def test_a_numbered_message_is_no_command(shop: Shop) -> None:
-    numbered = Message("m", "p-1", "stock.take", b'{"wanted":1}', Number("bank", 0, 0))
+    numbered = replace(command(1), number=Number("bank", 0, 0))
 
     with pytest.raises(InvalidMessage, match="no producer number"):
-        await shop.worker().commands.apply(numbered)
+        await shop.apply(numbered)

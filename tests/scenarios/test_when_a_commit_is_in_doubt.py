@@ -14,39 +14,44 @@ from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Proces
 from shared.ports import SessionNeed, WriteResult
 from shared.storage.documents import MILESTONE_EVERY, STAGED_SECONDS, decode_pending
 from shared.testkit.injected_faults import CallFault
-from shared.testkit.memory import MemoryJournal
 from tests.business import (
     LEASE_OVER,
+    BusinessWorld,
     Gated,
     Outside,
+    healthy,
     nothing,
     payment,
     worker_with,
-    world_of,
 )
-from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, take
+from tests.world import LAG_SECONDS, POLICY, World, message, take
 
-# When the commits answer is lost: the write of the entry gets no answer: it is neither success nor
-# failure until read back.
+BILL = message(0, kind="account.bill")
+
+# When the commit's answer is lost: it is neither success nor failure until it is read back.
 
 
-async def test_an_applied_commit_is_recognised_as_our_own(world: World) -> None:
-    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
+@pytest.mark.parametrize(
+    ("faults", "appends"),
+    [
+        ([CallFault.UNANSWERED], 1),
+        ([CallFault.LOST, CallFault.LOST], 3),
+        ([CallFault.LOST, CallFault.REFUSED, CallFault.REFUSED], 4),
+    ],
+    ids=["applied", "lost", "lost, and then refused for a while"],
+)
+async def test_it_is_recognised_as_our_own_or_made_again_as_the_same_attempt(
+    world: World, faults: list[CallFault], appends: int
+) -> None:
+    world.journal.fault_plan.plan("append", *faults)
 
-    outcome = await world.east.consumer.consume(message(0))
+    assert isinstance(await world.east.consumer.consume(BILL), Processed)
 
-    assert isinstance(outcome, Processed)
     assert world.amounts() == [1]
-    assert world.journal.fault_plan.calls["append"] == 1
-
-
-async def test_a_lost_commit_is_made_again_as_the_same_attempt(world: World) -> None:
-    world.journal.fault_plan.plan("append", CallFault.LOST, CallFault.LOST)
-
-    outcome = await world.east.consumer.consume(message(0))
-
-    assert isinstance(outcome, Processed)
+    assert world.journal.fault_plan.calls["append"] == appends
     assert [entry["attempt"] for entry in world.entries()] == ["east-1/1"]
+    quiet = await healthy(BILL)
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("west") != []
 
 
 async def test_a_commit_never_answered_stays_in_the_queue_and_is_done_once(world: World) -> None:
@@ -70,56 +75,18 @@ async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world:
     assert world.amounts() == [1]
 
 
-async def test_a_lost_commit_is_made_again_though_the_store_refuses_for_a_while(
-    world: World,
-) -> None:
-    world.journal.fault_plan.plan("append", CallFault.LOST, CallFault.REFUSED, CallFault.REFUSED)
-
-    outcome = await world.east.consumer.consume(message(0))
-
-    assert isinstance(outcome, Processed)
-    assert world.amounts() == [1]
-
-
-async def test_the_outputs_of_an_unanswered_commit_are_those_of_an_answered_one(
-    world: World,
-) -> None:
-    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
-    await world.east.consumer.consume(message(0, kind="account.bill"))
-
-    quiet = World()
-    await quiet.east.consumer.consume(message(0, kind="account.bill"))
-
-    assert world.outputs("east") == quiet.outputs("east") != []
-    assert world.outputs("west") == quiet.outputs("west") != []
-
-
-# When the owner dies after commit: the entry is in the journal; the process dies before it
-# dispatches, or before it settles.
-
-
-BILL = message(0, kind="account.bill")
+# When the owner dies after the commit, its outputs are sent by whoever comes next.
 
 
 async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
     """Commit a bill without dispatching it; the answer is what should have been sent."""
-    healthy = World()
-    await healthy.east.consumer.consume(BILL)
     consumer = world.east.consumer
     opened = next_entry.open_entry(await consumer.committer.prepare(None, BILL))
     ending = await consumer.runner.run(opened, HandlerInput())
     assert await consumer.committer.commit(None, ending.entry) is WriteResult.CREATED
     world.east = world.worker("east")
     assert world.outputs("east") == world.outputs("west") == []
-    return healthy.outputs("east")
-
-
-async def test_the_redelivered_message_is_done_already(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-
-    assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
-
-    assert world.amounts() == [1]
+    return (await healthy(BILL)).outputs("east")
 
 
 async def test_the_redelivery_sends_the_outputs(world: World) -> None:
@@ -128,11 +95,10 @@ async def test_the_redelivery_sends_the_outputs(world: World) -> None:
     assert await world.east.consumer.consume(BILL) == AlreadyDone()
 
     assert world.outputs("east") == world.outputs("west") == expected
+    assert world.amounts() == [1]
 
 
-async def test_the_copy_in_the_other_region_leaves_the_outputs_to_the_rescue(
-    world: World,
-) -> None:
+async def test_the_copy_in_the_other_region_leaves_the_outputs_to_recovery(world: World) -> None:
     await commit_and_die(world)
 
     assert await world.west.consumer.consume(BILL) == AlreadyDone()
@@ -188,9 +154,7 @@ async def test_the_sweep_alone_sends_the_outputs(world: World) -> None:
     assert await world.pending() == []
 
 
-# When a paused owner wakes: a worker stands still for longer than its lease, and wakes when another
-# has done its work.
-
+# When a paused owner wakes, another has done its work: its result is refused, nothing is sent.
 
 # What the owner was about to call when it stood still; with none it is in its handler.
 PAUSES = {
@@ -204,15 +168,14 @@ class Paused:
     """An owner in the east that has called the outside, and then stood still."""
 
     def __init__(self, arriving: Message, *operations: str) -> None:
-        self.outside = Outside(after=self.pause)
-        self.world = world_of(self.outside)
+        self.world = BusinessWorld(Outside(after=self.pause))
         self.gated = Gated(self.world.journal, *operations)
         self.arriving = arriving
         self.operations = operations
 
     async def pause(self) -> None:
         """Stand still, the first time."""
-        self.outside.after = nothing
+        self.world.outside.after = nothing
         self.gated.gate.clear()
         if not self.operations:
             await self.gated.gate.wait()
@@ -238,36 +201,22 @@ async def taken_over(arriving: Message, *operations: str) -> Paused:
     return paused
 
 
-async def healthy(*arrivals: Message) -> World:
-    """What should have happened."""
-    world = world_of(Outside())
-    await take(world.east, *arrivals)
-    return world
-
-
 @pytest.mark.parametrize("pause", PAUSES)
-async def test_its_result_is_refused_and_its_outputs_are_never_sent(pause: str) -> None:
+async def test_its_result_is_refused_its_outputs_never_sent_and_its_key_the_same(
+    pause: str,
+) -> None:
     paused = await taken_over(payment(0), *PAUSES[pause])
     world = paused.world
     entries = [dict(entry) for entry in world.entries()]
-    sent = {region: world.outputs(region) for region in REGIONS}
 
     assert await paused.wakes() == AlreadyDone()
 
     assert [dict(entry) for entry in world.entries()] == entries
-    assert {region: world.outputs(region) for region in REGIONS} == sent
     assert world.amounts() == [1]
-    for region in REGIONS:
-        assert world.outputs(region) == (await healthy(payment(0))).outputs(region) != []
-
-
-@pytest.mark.parametrize("pause", PAUSES)
-async def test_both_runs_asked_the_outside_with_the_same_key(pause: str) -> None:
-    paused = await taken_over(payment(0), *PAUSES[pause])
-    await paused.wakes()
-
-    assert len(paused.outside.asked) == 2
-    assert len(paused.outside.keys[1]) == 1
+    quiet = await healthy(payment(0))
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east") != []
+    assert len(world.outside.asked) == 2
+    assert len(world.outside.keys[1]) == 1
 
 
 @pytest.mark.parametrize("pause", PAUSES)
@@ -278,30 +227,23 @@ async def test_what_it_staged_is_never_sent_and_does_not_stay(pause: str) -> Non
     assert await paused.wakes() == AlreadyDone()
 
     quiet = await healthy(payment(0, "account.print"))
-    for region in REGIONS:
-        assert world.outputs(region) == quiet.outputs(region) != []
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east") != []
     world.clock.seconds += STAGED_SECONDS
-    assert staged(world.journal) == []
-
-
-def staged(journal: MemoryJournal) -> list[str]:
-    """The documents with staged outputs that are kept."""
-    ids = [d["id"] for d in journal.partitions["acc-7"].values() if d["kind"] == "staged"]
-    return [document_id for document_id in ids if journal.store.read("acc-7", document_id)]
+    staged = [d["id"] for d in world.journal.partitions["acc-7"].values() if d["kind"] == "staged"]
+    assert not any(world.journal.store.read("acc-7", one) for one in staged)
 
 
 @pytest.mark.parametrize("pause", PAUSES)
 async def test_the_session_has_gone_on_meanwhile(pause: str) -> None:
     paused = await taken_over(payment(0), *PAUSES[pause])
-    bills = [message(n, kind="account.bill") for n in (1, 2)]
-    await take(paused.world.west, *bills)
+    world, bills = paused.world, [message(n, kind="account.bill") for n in (1, 2)]
+    await take(world.west, *bills)
 
     assert await paused.wakes() == AlreadyDone()
 
     quiet = await healthy(payment(0), *bills)
-    assert paused.world.amounts() == [1, 2, 3]
-    for region in REGIONS:
-        assert paused.world.outputs(region) == quiet.outputs(region)
+    assert world.amounts() == [1, 2, 3]
+    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
 
 
 @pytest.mark.parametrize("pause", PAUSES)
@@ -312,23 +254,22 @@ async def test_one_that_nobody_took_over_ends_its_own_claim(pause: str) -> None:
 
     assert isinstance(await paused.wakes(), Processed)
 
-    assert len(paused.outside.asked) == 1
+    assert len(paused.world.outside.asked) == 1
     assert paused.world.outputs("east") == (await healthy(payment(0))).outputs("east")
 
 
 async def test_the_one_that_took_over_is_not_disturbed_while_it_still_works() -> None:
     paused = Paused(payment(0))
     await paused.stands_still()
-    world = paused.world
+    world, second = paused.world, Gated(paused.world.journal)
     world.clock.seconds += LEASE_OVER
-    second = Gated(world.journal)
 
     async def pause_too() -> None:
-        paused.outside.after = nothing
+        world.outside.after = nothing
         second.gate.clear()
         await second.gate.wait()
 
-    paused.outside.after = pause_too
+    world.outside.after = pause_too
     west = worker_with(world, "west", journal=second)
     working = asyncio.create_task(west.consumer.consume(payment(0)))
     await second.waits.wait()
@@ -341,9 +282,7 @@ async def test_the_one_that_took_over_is_not_disturbed_while_it_still_works() ->
     assert await world.journal.sessions(SessionNeed.TAKE_OVER, limit=1) == []
 
 
-# When a worker sleeps past the retention: a worker that slept longer than entries are kept wakes
-# with an old head, or with none at all.
-
+# When a worker sleeps past the retention, it wakes with an old head or none, and commits nothing.
 
 ENTRIES = MILESTONE_EVERY + 5
 
@@ -385,29 +324,24 @@ async def test_it_cannot_commit_on_an_old_head_though_its_write_is_applied_late(
 
 
 @pytest.mark.parametrize("sequence", [0, 1, MILESTONE_EVERY - 1, MILESTONE_EVERY, ENTRIES - 1])
-async def test_its_message_is_found_to_be_done(sequence: int) -> None:
+async def test_its_message_is_found_to_be_done_and_it_goes_on(sequence: int) -> None:
     world, heads = await compacted_world()
     sleeper = world.worker("east").consumer
     sleeper.worker.remember_head("acc-7", heads[sequence - 1] if sequence else None, is_ours=True)
 
     assert await sleeper.consume(message(sequence)) == AlreadyDone()
-
-    assert world.amounts() == list(range(1, ENTRIES + 1))
-
-
-async def test_a_sleeper_that_never_saw_the_session_does_not_begin_it_again() -> None:
-    world, _ = await compacted_world()
-
-    assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
-
     assert [int(entry["id"]) for entry in world.entries()] == [ENTRIES - 1]
 
+    assert isinstance(await sleeper.consume(message(ENTRIES)), Processed)
+    assert world.amounts() == list(range(1, ENTRIES + 2))
 
-async def test_it_goes_on_with_new_messages_after_a_fresh_look() -> None:
+
+async def test_a_sleeper_with_no_or_an_old_head_does_not_begin_the_session_again() -> None:
     world, heads = await compacted_world()
     sleeper = world.worker("east").consumer
     sleeper.worker.remember_head("acc-7", heads[3], is_ours=True)
 
+    assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
     assert isinstance(await sleeper.consume(message(ENTRIES)), Processed)
 
     assert world.amounts() == list(range(1, ENTRIES + 2))

@@ -20,164 +20,133 @@ from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.business import (
     ATTEMPTS,
     LEASE_OVER,
+    BusinessWorld,
     Outside,
     business,
+    claimed,
     dies,
+    failing,
+    healthy,
     nothing,
     payment,
     swept,
-    world_of,
 )
 from tests.crashes import redelivered, sent, worlds
-from tests.world import REGIONS, World, message, take
+from tests.world import REGIONS, RETRY, SKIP, World, message, take
 
-# When an effectful handler fails: a handler that calls the outside fails: it is tried again, then
-# its message is a fault.
-
+# When an effectful handler fails, it is tried again; then its message is a fault.
 
 PAY = payment(0)
-RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "the bank is open again")
 EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":40}')
-SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "paid by hand")
 
 
-class Closed(ConnectionError):
-    """The outside is closed."""
-
-
-def closed_for(times: int) -> tuple[World, Outside]:
+def closed_for(times: int) -> BusinessWorld:
     """A world whose outside fails this often after it took the payment."""
-    outside = Outside()
+    world = BusinessWorld()
 
     async def fail() -> None:
-        if len(outside.asked) <= times:
-            raise Closed("closed")
+        if len(world.outside.asked) <= times:
+            raise ConnectionError("closed")
 
-    outside.after = fail
-    return world_of(outside), outside
+    world.outside.after = fail
+    return world
 
 
-async def halted(*behind: int) -> tuple[World, Outside]:
+async def halted(*behind: int) -> BusinessWorld:
     """A payment that failed for good, and bills that wait behind it."""
-    world, outside = closed_for(ATTEMPTS)
+    world = closed_for(ATTEMPTS)
     assert isinstance(await world.east.consumer.consume(PAY), Faulted)
-    for sequence in behind:
-        bill = message(sequence, kind="account.bill")
-        assert await world.west.consumer.consume(bill) == Parked()
-    outside.after = nothing
-    return world, outside
+    bills = [message(sequence, kind="account.bill") for sequence in behind]
+    assert await take(world.west, *bills) == [Parked()] * len(bills)
+    world.outside.after = nothing
+    return world
 
 
 @pytest.mark.parametrize("times", range(ATTEMPTS))
 async def test_it_is_tried_again_with_the_same_key(times: int) -> None:
-    world, outside = closed_for(times)
+    world = closed_for(times)
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
-    assert world.amounts() == [1]
-    assert len(outside.asked) == times + 1
-    assert len(outside.keys[1]) == 1
-    quiet = world_of(Outside())
-    await quiet.east.consumer.consume(PAY)
-    assert world.outputs("west") == quiet.outputs("west")
+    assert (world.amounts(), len(world.outside.asked)) == ([1], times + 1)
+    assert len(world.outside.keys[1]) == 1
+    assert world.outputs("west") == (await healthy(PAY)).outputs("west")
 
 
 async def test_it_is_a_fault_after_its_attempts_and_a_copy_is_in_the_error_queue() -> None:
-    world, outside = await halted()
+    world = await halted()
 
-    (fault,) = world.entries()
+    (fault,), (report,) = world.entries(), world.reports()
 
-    assert (fault["status"], fault["reason"]) == ("faulted", "Closed: closed")
+    assert (fault["status"], fault["reason"]) == ("faulted", "ConnectionError: closed")
     assert fault["message"]["body"].encode() == PAY.body
-    assert len(outside.asked) == ATTEMPTS
-    (east,), (west,) = (world.bus.messages(region, "errors") for region in REGIONS)
-    assert east == west
-    report = json.loads(east.body)
-    assert report["reason"] == "Closed: closed"
+    assert len(world.outside.asked) == ATTEMPTS
+    assert report["reason"] == "ConnectionError: closed"
     assert (report["message"]["id"], report["message"]["body"].encode()) == (PAY.id, PAY.body)
     assert await world.journal.sessions(SessionNeed.RESOLUTION, limit=9) == ["acc-7"]
     assert await world.journal.sessions(SessionNeed.TAKE_OVER, limit=9) == []
 
 
-async def test_a_body_that_is_not_the_model_is_not_tried_again() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
+async def test_a_body_that_is_not_the_model_is_not_tried_again(world: BusinessWorld) -> None:
     outcome = await world.east.consumer.consume(replace(PAY, body=b'{"amount":"much"}'))
 
     assert isinstance(outcome, Faulted)
     assert world.clock.now() == 0
-    assert outside.asked == []
+    assert world.outside.asked == []
 
 
 async def test_a_type_that_skips_goes_on() -> None:
-    world, outside = closed_for(99)
-    tip = message(0, kind="account.tip")
+    world = closed_for(99)
 
-    assert isinstance(await world.east.consumer.consume(tip), Faulted)
-    assert isinstance(await world.east.consumer.consume(message(1)), Processed)
+    outcomes = await take(world.east, message(0, kind="account.tip"), message(1))
 
-    assert world.amounts() == [2]
-    assert len(outside.keys[1]) == 1
+    assert [type(outcome) for outcome in outcomes] == [Faulted, Processed]
+    assert (world.amounts(), len(world.outside.keys[1])) == ([2], 1)
 
 
 @pytest.mark.parametrize(
     ("decision", "amounts"), [(RETRY, [1, 2, 3]), (EDIT, [40, 2, 3]), (SKIP, [2, 3])]
 )
-async def test_each_resolution_keeps_the_order_and_drains_what_waited(
+async def test_each_resolution_drains_what_waited_in_order_and_asks_with_the_first_key(
     decision: ResolutionRequest, amounts: list[int]
 ) -> None:
-    world, outside = await halted(2, 1)
+    world = await halted(2, 1)
 
     resolved = await world.west.resolver.resolve("acc-7", decision)
 
     assert resolved.resolution is not None
     assert (resolved.resolution.action, resolved.resolution.who) == (decision.action, "Ada")
     assert world.amounts() == amounts
-    assert len(outside.asked) == ATTEMPTS + (decision is not SKIP)
+    assert len(world.outside.asked) == ATTEMPTS + (decision is not SKIP)
+    assert len(world.outside.keys[1]) == 1
     assert len(world.outputs("east")) == len(amounts)
     assert world.outputs("east") == world.outputs("west")
 
 
-async def test_a_retry_asks_with_the_key_of_the_first_tries() -> None:
-    world, outside = await halted()
-
-    await world.east.resolver.resolve("acc-7", RETRY)
-
-    assert len(outside.keys[1]) == 1
-
-
 @pytest.mark.parametrize("decision", [RETRY, EDIT, SKIP])
 @pytest.mark.parametrize("region", REGIONS)
-async def test_a_late_copy_of_the_original_is_a_duplicate(
-    region: str, decision: ResolutionRequest
-) -> None:
+async def test_a_late_copy_is_a_duplicate(region: str, decision: ResolutionRequest) -> None:
     for later in ([], [1], [1, 2, 3]):
-        world, outside = await halted(*later)
+        world = await halted(*later)
         await world.west.resolver.resolve("acc-7", decision)
-        entries, asked = len(world.entries()), len(outside.asked)
+        before = len(world.entries()), len(world.outside.asked)
 
         for worker in (world.worker(region), getattr(world, region)):
-            assert await worker.consumer.consume(PAY) == AlreadyDone()
-            other = replace(PAY, body=b'{"amount":40}')
-            assert isinstance(await worker.consumer.consume(other), Conflicting)
+            copy, other = await take(worker, PAY, replace(PAY, body=b'{"amount":40}'))
+            assert copy == AlreadyDone()
+            assert isinstance(other, Conflicting)
 
-        assert (len(world.entries()), len(outside.asked)) == (entries, asked)
+        assert (len(world.entries()), len(world.outside.asked)) == before
 
 
 async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
-    world, outside = await halted(1)
-    outside.asked.clear()
-
-    async def fail() -> None:
-        raise Closed("still closed")
-
-    outside.after = fail
+    world = await halted(1)
+    world.outside.after = failing(ConnectionError("still closed"))
     entry = await world.east.resolver.resolve("acc-7", RETRY)
-    assert entry.reason == "Closed: still closed"
+    assert entry.reason == "ConnectionError: still closed"
     assert world.amounts() == []
 
-    outside.after = nothing
+    world.outside.after = nothing
     await world.west.resolver.resolve("acc-7", EDIT)
     assert world.amounts() == [40, 2]
 
@@ -195,28 +164,23 @@ async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
 async def test_a_resolver_that_dies_over_it_leaves_it_to_the_sweep(
     decision: ResolutionRequest, operation: str, how: CallFault
 ) -> None:
-    quiet, _ = await halted(1)
+    quiet, world = await halted(1), await halted(1)
     await quiet.east.resolver.resolve("acc-7", decision)
-    world, outside = await halted(1)
 
-    await dies(
-        world, PAY, operation, how, work=lambda: world.east.resolver.resolve("acc-7", decision)
-    )
+    await dies(world, PAY, operation, how, lambda: world.east.resolver.resolve("acc-7", decision))
     world.clock.seconds += LEASE_OVER
     await swept(world)
 
     assert world.amounts() == quiet.amounts()
     for region in REGIONS:
         assert dict.fromkeys(world.outputs(region)) == dict.fromkeys(quiet.outputs(region))
-    assert len(outside.keys[1]) == 1
+    assert len(world.outside.keys[1]) == 1
     resolution = next(e["resolution"] for e in world.entries() if "resolution" in e)
     assert resolution == {"action": decision.action, "who": "Ada", "why": decision.why, "at": 0}
 
 
 async def test_a_handler_that_was_taken_away_leaves_a_fault_that_says_so() -> None:
-    world = world_of(Outside())
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    world.clock.seconds += LEASE_OVER
+    world = await claimed(LEASE_OVER)
     del world.handlers.by_type["account.pay"]
 
     outcome = await world.west.consumer.consume(PAY)
@@ -225,62 +189,47 @@ async def test_a_handler_that_was_taken_away_leaves_a_fault_that_says_so() -> No
     assert str(outcome.entry.reason).startswith("no handler for type 'account.pay'")
 
 
-# When a handler is idempotent: a handler that may run any number of times: without a journal, or
-# recorded for its number.
-
+# When a handler is idempotent, it runs any number of times, without a journal or for its number.
 
 NOTE = replace(message(0, kind="account.note"), number=None)
 NUMBERED = message(1, kind="account.note")
 
 
-async def told() -> list[tuple[str, bytes]]:
-    """What is sent when all goes well."""
-    world = world_of(Outside())
-    await world.east.consumer.consume(NOTE)
-    return world.outputs("east")
-
-
-async def test_without_a_number_it_touches_no_journal() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
+async def test_without_a_number_it_touches_no_journal(world: BusinessWorld) -> None:
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
 
     assert dict(world.journal.fault_plan.calls) == {}
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
     (output,) = world.outputs("east")
     assert world.outputs("west") == [output]
     assert json.loads(output[1]) == {"text": "told 1"}
 
 
-async def test_its_outputs_are_sent_before_it_is_settled() -> None:
-    world = world_of(Outside())
+async def test_its_outputs_are_sent_before_it_is_settled(world: BusinessWorld) -> None:
     world.bus.unavailable.update(REGIONS)
-    with pytest.raises(OutcomeUnknown):
-        await world.east.consumer.consume(NOTE)
+    for arriving in (NOTE, replace(NOTE, body=b"not json")):
+        with pytest.raises(OutcomeUnknown):
+            await world.east.consumer.consume(arriving)
     world.bus.unavailable.clear()
     world.clock.seconds += 10
 
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
 
-    assert world.outputs("east") == world.outputs("west") == await told()
+    assert world.outputs("east") == world.outputs("west") == (await healthy(NOTE)).outputs("east")
 
 
-async def test_every_copy_has_the_same_outputs_and_keys() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
+async def test_every_copy_has_the_same_outputs_and_keys(world: BusinessWorld) -> None:
     for region in (*REGIONS, *REGIONS):
         await world.worker(region).consumer.consume(NOTE)
 
-    assert set(world.outputs("east")) == set(world.outputs("west")) == set(await told())
-    assert len(outside.asked) == 4
-    assert len(outside.keys[1]) == 1
+    assert sent(world, "east") == sent(world, "west") == (await healthy(NOTE)).outputs("east")
+    assert len(world.outside.asked) == 4
+    assert len(world.outside.keys[1]) == 1
 
 
 @pytest.mark.parametrize("lost", REGIONS)
 async def test_what_an_unavailable_region_misses_is_pending(lost: str) -> None:
-    world = world_of(Outside())
+    world = BusinessWorld()
     world.bus.unavailable.add(lost)
     assert await world.east.consumer.consume(NOTE) == PassedThrough()
     assert world.outputs(lost) == []
@@ -288,15 +237,13 @@ async def test_what_an_unavailable_region_misses_is_pending(lost: str) -> None:
 
     await swept(world)
 
-    assert world.outputs("east") == world.outputs("west") == await told()
+    assert world.outputs("east") == world.outputs("west") == (await healthy(NOTE)).outputs("east")
     assert await world.pending() == []
 
 
 @pytest.mark.parametrize("fault", CALL_ERRORS)
-async def test_an_outbox_that_cannot_be_written_keeps_it_in_its_queue(
-    fault: CallFault,
-) -> None:
-    world = world_of(Outside())
+async def test_an_outbox_that_cannot_be_written_keeps_it_queued(fault: CallFault) -> None:
+    world = BusinessWorld()
     world.bus.unavailable.add("east")
     world.journal.fault_plan.plan("add_pending", fault)
     await redelivered(world, NOTE)
@@ -304,92 +251,54 @@ async def test_an_outbox_that_cannot_be_written_keeps_it_in_its_queue(
 
     await swept(world)
 
-    assert sent(world, "east") == sent(world, "west") == await told()
+    assert sent(world, "east") == sent(world, "west") == (await healthy(NOTE)).outputs("east")
 
 
 async def test_it_needs_no_time_and_is_never_too_old() -> None:
-    world = world_of(Outside())
-
     old = replace(NOTE, time="2013-01-01T05:17:00Z")
 
-    assert await world.east.consumer.consume(old) == PassedThrough()
+    assert await BusinessWorld().east.consumer.consume(old) == PassedThrough()
 
 
-async def test_a_failure_goes_to_the_error_queue_after_its_attempts() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
-    async def fail() -> None:
-        raise ConnectionError("closed")
-
-    outside.after = fail
+async def test_a_failure_goes_to_the_error_queue_after_its_attempts(world: BusinessWorld) -> None:
+    world.outside.after = failing(ConnectionError("closed"))
 
     outcome = await world.east.consumer.consume(NOTE)
 
     assert outcome == PassedThrough("ConnectionError: closed")
-    assert len(outside.asked) == 2
-    (east,), (west,) = (world.bus.messages(region, "errors") for region in REGIONS)
-    assert east == west
-    report = json.loads(east.body)
+    assert len(world.outside.asked) == 2
+    (report,) = world.reports()
     assert (report["reason"], report["message"]["id"]) == ("ConnectionError: closed", NOTE.id)
     assert world.entries() == []
 
 
-async def test_a_failure_whose_report_nobody_takes_stays_in_its_queue() -> None:
-    world = world_of(Outside())
-    world.bus.unavailable.update(REGIONS)
-
-    with pytest.raises(OutcomeUnknown):
-        await world.east.consumer.consume(replace(NOTE, body=b"not json"))
-
-
-async def test_with_a_number_it_is_recorded_and_the_session_goes_on() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    for arriving in (message(0), NUMBERED, message(2)):
-        assert isinstance(await world.east.consumer.consume(arriving), Processed)
+async def test_with_a_number_it_is_recorded_and_leaves_the_state_of_its_session_alone() -> None:
+    world = await healthy(message(0), NUMBERED, message(2))
 
     assert await world.west.consumer.consume(NUMBERED) == AlreadyDone()
 
-    assert len(outside.asked) == 1
+    assert (len(world.outside.asked), world.amounts()) == (1, [1, 3])
     assert len(world.outputs("east")) == len(world.outputs("west")) == 1
 
 
-async def test_it_leaves_the_state_of_its_session_alone() -> None:
-    world = world_of(Outside())
-    await take(world.east, message(0), NUMBERED, message(2))
-
-    assert world.amounts() == [1, 3]
-
-
 async def test_it_runs_without_a_claim_and_again_when_its_worker_died() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(
-        world, replace(NUMBERED, number=message(0).number), "append", CallFault.KILLED_BEFORE
-    )
+    world, first = BusinessWorld(), replace(NUMBERED, number=message(0).number)
+    await dies(world, first, "append", CallFault.KILLED_BEFORE)
 
-    outcome = await world.west.consumer.consume(replace(NUMBERED, number=message(0).number))
+    assert isinstance(await world.west.consumer.consume(first), Processed)
 
-    assert isinstance(outcome, Processed)
-    assert len(outside.asked) == 2
-    assert len(outside.keys[2]) == 1
+    assert len(world.outside.asked) == 2
+    assert len(world.outside.keys[2]) == 1
     assert world.outputs("east") == world.outputs("west")
 
 
 async def test_with_a_number_a_failure_halts_like_any_other() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
-    async def fail() -> None:
-        raise ConnectionError("closed")
-
-    outside.after = fail
-    await world.east.consumer.consume(message(0))
+    world = await healthy(message(0))
+    world.outside.after = failing(ConnectionError("closed"))
 
     assert isinstance(await world.east.consumer.consume(NUMBERED), Faulted)
 
-    assert len(outside.asked) == 2
+    assert len(world.outside.asked) == 2
 
 
 async def test_any_call_can_go_wrong_in_any_way() -> None:

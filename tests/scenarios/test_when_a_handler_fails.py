@@ -1,6 +1,5 @@
 """A handler fails: its message is kept with the reason, and a person decides."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,16 +8,12 @@ from shared.domain.errors import InvalidMessage, NotHalted
 from shared.domain.handler import Context, Handlers
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from tests.business import ATTEMPTS, Outside, payment, world_of
-from tests.world import REGIONS, Account, Amount, World, handlers, message
+from tests.business import BusinessWorld, failing, payment
+from tests.world import RETRY, SKIP, Account, Amount, World, handlers, message, take
 
-# When a handler fails: a poisoned message is kept with its reason; its session halts or goes on; a
-# person resolves.
-
+# When a handler fails, its message is kept with the reason; its session halts or goes on.
 
 POISON = message(1, kind="account.burn")
-SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
-RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "fixed the handler")
 EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-2}')
 
 
@@ -36,44 +31,28 @@ def withdraw(account: Account, body: Amount, _: Context) -> Account:
 async def poisoned() -> World:
     """A good message, a poisoned one, and two that come after it."""
     world = World()
-    await world.east.consumer.consume(message(0))
-    assert isinstance(await world.east.consumer.consume(POISON), Faulted)
+    assert isinstance((await take(world.east, message(0), POISON))[1], Faulted)
     assert await world.west.consumer.consume(message(2)) == Parked()
     assert await world.east.consumer.consume(message(3)) == Parked()
     return world
 
 
-async def test_the_message_is_kept_whole_with_its_reason() -> None:
+async def test_the_message_is_kept_whole_with_its_reason_and_the_error_queues_have_a_copy() -> None:
     world = await poisoned()
 
-    fault = world.entries()[1]
+    fault, (report,) = world.entries()[1], world.reports()
 
     assert (fault["status"], fault["reason"]) == ("faulted", "ArithmeticError: cannot burn 2")
     assert fault["message"]["body"].encode() == POISON.body
-
-
-async def test_a_copy_goes_to_the_error_queue_of_both_regions() -> None:
-    world = await poisoned()
-
-    (east,), (west,) = world.bus.messages("east", "errors"), world.bus.messages("west", "errors")
-
-    assert east == west
-    report = json.loads(east.body)
     assert report["reason"] == "ArithmeticError: cannot burn 2"
     assert report["message"]["id"] == POISON.id
     assert report["message"]["body"].encode() == POISON.body
 
 
-async def test_the_session_halts_and_later_messages_are_kept_not_applied() -> None:
+async def test_the_session_halts_at_once_and_others_flow() -> None:
     world = await poisoned()
 
-    assert world.amounts() == [1]
-    assert world.clock.now() == 0
-
-
-async def test_other_sessions_flow() -> None:
-    world = await poisoned()
-
+    assert (world.amounts(), world.clock.now()) == ([1], 0)
     assert isinstance(await world.east.consumer.consume(message(0, session="acc-8")), Processed)
 
 
@@ -112,8 +91,8 @@ async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
 
 async def test_messages_of_other_producers_wait_and_are_drained_too(world: World) -> None:
     await world.east.consumer.consume(message(0, kind="account.burn"))
-    assert await world.east.consumer.consume(message(0, amount=7, group="other")) == Parked()
-    assert await world.east.consumer.consume(message(1)) == Parked()
+    waiting = [message(0, amount=7, group="other"), message(1)]
+    assert await take(world.east, *waiting) == [Parked(), Parked()]
 
     await world.east.resolver.resolve("acc-7", SKIP)
 
@@ -122,9 +101,8 @@ async def test_messages_of_other_producers_wait_and_are_drained_too(world: World
 
 
 async def test_a_second_fault_behind_the_first_halts_the_draining(world: World) -> None:
-    await world.east.consumer.consume(message(0, kind="account.burn"))
-    await world.east.consumer.consume(message(1, kind="account.burn"))
-    await world.east.consumer.consume(message(2))
+    burns = [message(n, kind="account.burn") for n in range(2)]
+    await take(world.east, *burns, message(2))
 
     await world.east.resolver.resolve("acc-7", SKIP)
     assert world.amounts() == []
@@ -134,25 +112,13 @@ async def test_a_second_fault_behind_the_first_halts_the_draining(world: World) 
 
 
 async def test_a_type_that_skips_goes_on_by_itself_and_is_reported(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-    assert isinstance(await world.east.consumer.consume(message(1, kind="account.hint")), Faulted)
+    outcomes = await take(world.east, message(0), message(1, kind="account.hint"), message(2))
 
-    await world.east.consumer.consume(message(2))
-
+    assert [type(outcome) for outcome in outcomes] == [Processed, Faulted, Processed]
     assert world.amounts() == [1, 3]
     assert world.entries()[1]["reason"] == "ArithmeticError: hints are not taken"
-    assert len(world.bus.messages("east", "errors")) == 1
+    assert len(world.reports()) == 1
     assert (await world.east.standstills.find(limit=10)).standstills == ()
-
-
-async def test_a_body_that_is_not_the_model_is_a_fault_like_any_other(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-    broken = replace(message(1), body=b"not json")
-
-    outcome = await world.east.consumer.consume(broken)
-
-    assert isinstance(outcome, Faulted)
-    assert "Invalid JSON" in str(outcome.entry.reason)
 
 
 async def test_an_output_that_no_queue_takes_is_a_fault_of_its_message(world: World) -> None:
@@ -198,56 +164,46 @@ async def test_a_fault_that_another_worker_prevents_is_reported_to_nobody() -> N
         assert world.bus.messages(region, "errors") == []
 
 
-# When a fault gives way to another: a fault is followed by another one: each has a report of its
-# own, and its own decision.
+# When a fault gives way to another, each has a report of its own, and its own decision.
 
 
 async def test_a_message_that_fails_for_another_reason_has_another_report() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    reasons = [*["closed"] * ATTEMPTS, *["on strike"] * ATTEMPTS]
+    world = BusinessWorld()
+    for why in ("closed", "on strike"):
+        world.outside.after = failing(ConnectionError(why))
+        if why == "closed":
+            await world.east.consumer.consume(payment(0))
+        else:
+            await world.west.resolver.resolve("acc-7", RETRY)
 
-    async def fail() -> None:
-        raise ConnectionError(reasons.pop(0))
-
-    outside.after = fail
-    await world.east.consumer.consume(payment(0))
-    await world.west.resolver.resolve(
-        "acc-7", ResolutionRequest(ResolutionAction.RETRY, "Ada", "it is open again")
-    )
-
-    for region in REGIONS:
-        reports = world.bus.messages(region, "errors")
-        told = [json.loads(report.body)["reason"] for report in reports]
-        assert told == ["ConnectionError: closed", "ConnectionError: on strike"]
-        assert len({report.id for report in reports}) == 2
+    assert [report["reason"] for report in world.reports()] == [
+        "ConnectionError: closed",
+        "ConnectionError: on strike",
+    ]
+    assert len({report.id for report in world.bus.messages("east", "errors")}) == 2
 
 
 @pytest.mark.parametrize(
-    "decision",
+    "late",
     [
-        ResolutionRequest(ResolutionAction.SKIP, "Bob", "sent by mistake", at=0),
+        replace(SKIP, who="Bob", at=0),
         ResolutionRequest(ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-1}', at=0),
     ],
 )
-async def test_a_decision_about_a_fault_that_is_over_leaves_the_next_one_alone(
-    world: World, decision: ResolutionRequest
+async def test_a_decision_about_a_fault_that_is_over_leaves_the_next_alone(
+    world: World, late: ResolutionRequest
 ) -> None:
-    await world.east.consumer.consume(message(0, kind="account.burn"))
-    await world.east.consumer.consume(message(1, kind="account.burn"))
-    first = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake", at=0)
-    entry = await world.east.resolver.resolve("acc-7", first)
+    await take(world.east, *(message(n, kind="account.burn") for n in range(2)))
+    entry = await world.east.resolver.resolve("acc-7", replace(SKIP, at=0))
     assert entry.resolution is not None
 
     # Bob looked before Ada decided, and says so after the session has halted again.
     with pytest.raises(NotHalted, match="is halted by entry"):
-        await world.west.resolver.resolve("acc-7", decision)
+        await world.west.resolver.resolve("acc-7", late)
 
     assert world.amounts() == []
     newest = world.entries()[-1]
     assert newest["status"] == "faulted"
-    second = ResolutionRequest(
-        ResolutionAction.EDIT, "Bob", "a typo", b'{"amount":-2}', at=int(newest["id"])
-    )
-    await world.west.resolver.resolve("acc-7", second)
+    edit = replace(late, action=ResolutionAction.EDIT, body=b'{"amount":-2}', at=int(newest["id"]))
+    await world.west.resolver.resolve("acc-7", edit)
     assert world.amounts() == [-2]

@@ -11,9 +11,7 @@ from shared.domain.handler import Context, Handlers, OnFault, StateModel
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from tests.world import Account, Amount, World, message
-
-RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "deployed the right version")
+from tests.world import RETRY, Account, Amount, World, add, message
 
 
 class Balance(BaseModel):
@@ -46,11 +44,8 @@ def newer() -> Handlers:
 def older() -> Handlers:
     """The handlers before it."""
     handlers = Handlers()
-
-    @handlers.register("account.add", state=Account, body=Amount, on_fault=OnFault.SKIP)
-    def add(account: Account, body: Amount, _: Context) -> Account:
-        return Account(amounts=[*account.amounts, body.amount])
-
+    register = handlers.register("account.add", state=Account, body=Amount, on_fault=OnFault.SKIP)
+    register(add)
     return handlers
 
 
@@ -127,11 +122,7 @@ async def test_the_old_shape_comes_back_as_a_third_version() -> None:
 
     withdrawn = Handlers()
     third = StateModel(Account, version=3, upgrade=withdraw)
-
-    @withdrawn.register("account.add", state=third, body=Amount, on_fault=OnFault.SKIP)
-    def add(account: Account, body: Amount, _: Context) -> Account:
-        return Account(amounts=[*account.amounts, body.amount])
-
+    withdrawn.register("account.add", state=third, body=Amount, on_fault=OnFault.SKIP)(add)
     deploy(world, withdrawn)
     await world.west.resolver.resolve("acc-7", RETRY)
     await consumed(world, message(3))

@@ -3,7 +3,7 @@
 import json
 from base64 import b64decode
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, count
 
 import pytest
 
@@ -20,29 +20,29 @@ from shared.domain.message import (
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.testkit.injected_faults import CallFault
 from shared.testkit.regions import consume_together
 from tests.business import (
     LEASE_OVER,
-    Outside,
-    dies,
+    BusinessWorld,
+    claimed,
+    failing,
+    healthy,
+    nothing,
     payment,
     plain,
     processed_and_died,
     swept,
-    world_of,
 )
 from tests.crashes import redelivered, rest, sent, worlds
 from tests.deliveries import delivery_of
 from tests.scenarios.test_when_outputs_are_not_in_the_entry import QUOTES
 from tests.scenarios.test_when_outputs_are_not_in_the_entry import handlers as quoting
-from tests.world import LAG_SECONDS, REGIONS, World, message, take
+from tests.world import LAG_SECONDS, REGIONS, RETRY, SKIP, World, message, take
 
-# When a number is used again: another message under a used number or id: refused visibly, wherever
-# the first one is by now.
-
+# When a number is used again for another message, that is refused, wherever the first one is.
 
 BEHIND = 400
+EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-2}')
 
 
 def other(of: Message) -> Message:
@@ -52,18 +52,14 @@ def other(of: Message) -> Message:
 
 async def assert_refused(world: World, worker: Services, first: Message) -> None:
     """Another message under the number is in the error queue, whole; the first stands."""
-    entries = len(world.entries(first.session))
-    reports = {region: len(world.bus.messages(region, "errors")) for region in REGIONS}
+    entries, before = len(world.entries(first.session)), len(world.reports())
 
     await receive_message(worker, delivery_of(other(first)))
 
-    for region in REGIONS:
-        *_, newest = world.bus.messages(region, "errors")
-        assert len(world.bus.messages(region, "errors")) == reports[region] + 1
-        report = json.loads(newest.body)
-        assert "was used before with other content" in report["reason"]
-        assert b64decode(report["body"]) == other(first).body
-        assert report["properties"] == wire.to_properties(other(first))
+    (report,) = world.reports()[before:]
+    assert "was used before with other content" in report["reason"]
+    assert b64decode(report["body"]) == other(first).body
+    assert report["properties"] == wire.to_properties(other(first))
     assert len(world.entries(first.session)) == entries
     assert await worker.consumer.consume(first) == AlreadyDone()
 
@@ -73,49 +69,32 @@ def workers(world: World) -> list[Services]:
     return [world.east, world.west, world.worker("east"), world.worker("west")]
 
 
-async def test_at_the_head(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-
-    for worker in workers(world):
-        await assert_refused(world, worker, message(0))
-
-    assert world.amounts() == [1]
-
-
-@pytest.mark.parametrize("sequence", [0, 1, 20, 38, 39])
-async def test_a_page_ago(world: World, sequence: int) -> None:
-    await take(world.east, *(message(n) for n in range(40)))
+@pytest.mark.parametrize(
+    ("many", "sequence"),
+    [(1, 0), *((40, n) for n in (0, 1, 20, 38, 39)), *((BEHIND, n) for n in (0, 3, 177, 399))],
+)
+async def test_at_the_head_a_page_ago_or_long_ago(world: World, many: int, sequence: int) -> None:
+    await take(world.east, *(message(n) for n in range(many)))
 
     for worker in workers(world):
         await assert_refused(world, worker, message(sequence))
 
-
-@pytest.mark.parametrize("sequence", [0, 3, 177, 399])
-async def test_far_in_the_past(sequence: int) -> None:
-    world = World()
-    await take(world.east, *(message(n) for n in range(BEHIND)))
-
-    for worker in workers(world):
-        await assert_refused(world, worker, message(sequence))
+    assert world.amounts() == [*range(1, many + 1)]
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 17, 49])
-async def test_among_the_entries_of_other_groups(sequence: int) -> None:
-    world = World()
-    busy = 0
+async def test_among_the_entries_of_other_groups(world: World, sequence: int) -> None:
+    busy = count()
     for n in range(50):
-        await world.east.consumer.consume(message(n))
-        for _ in range(n % 13):
-            await world.east.consumer.consume(message(busy, group="busy"))
-            busy += 1
+        others = (message(next(busy), group="busy") for _ in range(n % 13))
+        await take(world.east, message(n), *others)
 
     for worker in workers(world):
         await assert_refused(world, worker, message(sequence))
         await assert_refused(world, worker, message(5 * sequence, group="busy"))
 
 
-async def test_before_a_group_that_has_the_session_ever_since() -> None:
-    world = World()
+async def test_before_a_group_that_has_the_session_ever_since(world: World) -> None:
     await take(world.east, *(message(n) for n in range(5)))
     await take(world.east, *(message(n, group="busy") for n in range(BEHIND)))
     calls = world.journal.fault_plan.calls
@@ -125,10 +104,9 @@ async def test_before_a_group_that_has_the_session_ever_since() -> None:
         assert calls["processed"] + calls["entry"] + calls["head"] <= 16
 
 
-async def test_in_a_batch_that_is_one_entry() -> None:
-    world = World()
-    await consume_together(world.east, [message(n) for n in range(60)])
-    await consume_together(world.east, [message(n) for n in range(60, 120)])
+async def test_in_a_batch_that_is_one_entry(world: World) -> None:
+    for first in (0, 60):
+        await consume_together(world.east, [message(n) for n in range(first, first + 60)])
     assert len(world.entries()) == 2
 
     for worker in workers(world):
@@ -139,37 +117,27 @@ async def test_in_a_batch_that_is_one_entry() -> None:
 @pytest.mark.parametrize("behind", [0, 1, 3, 60])
 async def test_on_a_fault_that_halts(world: World, behind: int) -> None:
     poison = message(1, kind="account.burn")
-    await world.east.consumer.consume(message(0))
-    assert isinstance(await world.east.consumer.consume(poison), Faulted)
-    assert set(await take(world.east, *(message(n) for n in range(2, 2 + behind)))) == {Parked()}
+    assert isinstance((await take(world.east, message(0), poison))[1], Faulted)
+    waiting = [message(n) for n in range(2, 2 + behind)]
+    assert await take(world.east, *waiting) == [Parked()] * behind
 
     for worker in workers(world):
         await assert_refused(world, worker, poison)
 
 
-@pytest.mark.parametrize(
-    "action", [ResolutionAction.RETRY, ResolutionAction.EDIT, ResolutionAction.SKIP]
-)
+@pytest.mark.parametrize("decision", [RETRY, SKIP, EDIT])
 @pytest.mark.parametrize("behind", range(3))
-async def test_after_a_resolution(behind: int, action: ResolutionAction) -> None:
-    world = world_of(Outside())
+async def test_after_a_resolution(world: World, behind: int, decision: ResolutionRequest) -> None:
     poison = message(1, kind="account.burn")
-    await world.east.consumer.consume(message(0))
-    await world.east.consumer.consume(poison)
-    await take(world.east, *(message(n) for n in range(2, 2 + behind)))
-    bodies = {
-        ResolutionAction.EDIT: b'{"amount":-2}',
-        ResolutionAction.SET_STATE: b'{"amounts":[]}',
-    }
-    body = bodies.get(action)
-    await world.west.resolver.resolve("acc-7", ResolutionRequest(action, "Ada", "why", body))
+    # What a person makes of it is not what was sent.
+    corrected = replace(poison, body=b'{"amount":-2}')
+    await take(world.east, message(0), poison, *(message(n) for n in range(2, 2 + behind)))
+    await world.west.resolver.resolve("acc-7", decision)
 
     for worker in workers(world):
-        if action is not ResolutionAction.RETRY:
+        if decision is not RETRY:
             assert await worker.consumer.consume(poison) == AlreadyDone()
         await assert_refused(world, worker, poison)
-        # What the person made of it is not what was sent.
-        corrected = replace(poison, body=b'{"amount":-2}')
         assert isinstance(await worker.consumer.consume(corrected), Conflicting)
 
 
@@ -189,19 +157,15 @@ async def test_when_the_turn_of_the_parked_one_has_come(world: World) -> None:
     await processed_and_died(world.worker("west"), message(0))
     assert world.amounts() == [1]
 
-    outcome = await world.west.consumer.consume(other(message(1)))
+    assert isinstance(await world.west.consumer.consume(other(message(1))), Conflicting)
 
-    assert isinstance(outcome, Conflicting)
     assert world.amounts() == [1, 2]
 
 
 async def test_while_the_first_is_claimed() -> None:
-    world = world_of(Outside())
-    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
-
+    world = await claimed()
     for worker in workers(world):
-        outcome = await worker.consumer.consume(other(payment(0)))
-        assert isinstance(outcome, Conflicting)
+        assert isinstance(await worker.consumer.consume(other(payment(0))), Conflicting)
     world.clock.seconds += LEASE_OVER
 
     assert isinstance(await world.west.consumer.consume(payment(0)), Processed)
@@ -209,8 +173,7 @@ async def test_while_the_first_is_claimed() -> None:
 
 
 async def test_while_the_first_is_parked_beside_a_claim() -> None:
-    world = world_of(Outside())
-    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
+    world = await claimed()
     assert await world.west.consumer.consume(message(1)) == Parked()
 
     assert isinstance(await world.east.consumer.consume(other(message(1))), Conflicting)
@@ -220,13 +183,10 @@ async def test_while_the_first_is_parked_beside_a_claim() -> None:
     assert world.amounts() == [1, 2]
 
 
-async def test_what_is_compacted_is_a_duplicate_and_changes_nothing() -> None:
-    world = World()
-    for n in range(250):
-        await world.east.consumer.consume(message(n))
-        if n == 230:
-            world.clock.seconds += world.policy.retention_seconds
-    await world.east.consumer.consume(message(250))
+async def test_what_is_compacted_is_a_duplicate_and_changes_nothing(world: World) -> None:
+    await take(world.east, *(message(n) for n in range(231)))
+    world.clock.seconds += world.policy.retention_seconds
+    await take(world.east, *(message(n) for n in range(231, 251)))
     await world.east.compactor.compact()
     assert int(world.entries()[0]["id"]) == 230
 
@@ -236,13 +196,9 @@ async def test_what_is_compacted_is_a_duplicate_and_changes_nothing() -> None:
     assert world.amounts() == list(range(1, 252))
 
 
-# When two senders use one id: two messages have the same id: what identifies a message is its
-# number, or its source and id.
-
+# When two senders use one id, their messages are told apart by number, or by source and id.
 
 NUMBERED = ("account.bill", "account.pay", "account.print")
-RETRY = ResolutionRequest(ResolutionAction.RETRY, "Ada", "the outside is back")
-EDIT = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":70}')
 
 
 def of_group(group: str, kind: str) -> Message:
@@ -258,18 +214,15 @@ def from_source(source: str, kind: str = "account.bill", amount: int = 1) -> Mes
 
 @pytest.mark.parametrize("kind", NUMBERED)
 async def test_two_groups_with_the_same_id_share_no_output_and_no_key(kind: str) -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = await healthy(*(of_group(group, kind) for group in ("bank", "shop")))
 
-    for group in ("bank", "shop"):
-        assert isinstance(await world.east.consumer.consume(of_group(group, kind)), Processed)
-
+    assert [entry["status"] for entry in world.entries()] == ["completed", "completed"]
     for region in REGIONS:
         outputs = sent(world, region)
         ids = [identity for identity, _ in outputs]
         assert len(set(ids)) == len(ids) > 1
         assert len({body for _, body in outputs}) == 2
-    assert len(set(outside.asked)) == len(outside.asked)
+    assert len(set(world.outside.asked)) == len(world.outside.asked)
 
 
 async def test_two_sources_with_one_id_are_two_messages_and_each_has_its_copies() -> None:
@@ -291,17 +244,14 @@ async def test_two_sources_with_one_id_are_two_messages_and_each_has_its_copies(
                 assert isinstance(await world.worker(region).consumer.consume(other), Conflicting)
 
 
-async def test_two_sources_wait_side_by_side_behind_a_fault() -> None:
-    world = World()
-    await world.east.consumer.consume(message(0, kind="account.burn"))
-    await take(world.east, *(from_source(source) for source in ("bank", "shop", "bank")))
+async def test_two_sources_wait_side_by_side_behind_a_fault(world: World) -> None:
+    sent_by = [from_source(source) for source in ("bank", "shop", "bank")]
+    await take(world.east, message(0, kind="account.burn"), *sent_by)
 
-    skip = replace(RETRY, action=ResolutionAction.SKIP)
-    await world.east.resolver.resolve("acc-7", skip)
+    await world.east.resolver.resolve("acc-7", SKIP)
 
     assert world.amounts() == [1, 1]
-    for source in ("bank", "shop"):
-        assert await world.west.consumer.consume(from_source(source)) == AlreadyDone()
+    assert await take(world.west, *sent_by[:2]) == [AlreadyDone(), AlreadyDone()]
 
 
 async def test_the_same_source_is_read_from_the_wire_and_a_missing_one_is_ours() -> None:
@@ -320,41 +270,31 @@ async def test_the_same_source_is_read_from_the_wire_and_a_missing_one_is_ours()
 async def test_a_message_that_a_person_resolves_keeps_its_keys(
     arriving: Message, decision: ResolutionRequest
 ) -> None:
-    async def refuse() -> None:
-        raise ConnectionError("not today")
-
-    outside = Outside(after=refuse)
-    world = world_of(outside)
+    world = BusinessWorld()
+    world.outside.after = failing(ConnectionError("not today"))
     await world.east.consumer.consume(arriving)
 
-    async def accept() -> None:
-        return
-
-    outside.after = accept
+    world.outside.after = nothing
     await world.west.resolver.resolve("acc-7", decision)
 
-    assert len({key for key, _ in outside.asked}) == 1
-    assert len(outside.asked) == 4
+    assert len({key for key, _ in world.outside.asked}) == 1
+    assert len(world.outside.asked) == 4
     assert world.outputs("west")
 
 
 @pytest.mark.parametrize("source", ["lockstep", "shop"])
-@pytest.mark.parametrize("is_numbered", [True, False])
+@pytest.mark.parametrize("number", [Number("shop", 0, 0), None])
 async def test_a_parked_message_makes_the_ids_that_it_makes_at_once(
-    source: str, *, is_numbered: bool
+    world: World, source: str, number: Number | None
 ) -> None:
-    number = Number("shop", 0, 0) if is_numbered else None
     arriving = replace(from_source(source), number=number)
-    direct, waiting = World(), World()
-    await direct.east.consumer.consume(arriving)
+    direct = await healthy(arriving)
 
-    await waiting.east.consumer.consume(message(0, kind="account.burn"))
-    await waiting.east.consumer.consume(arriving)
-    assert not waiting.outputs("west")
-    skip = replace(RETRY, action=ResolutionAction.SKIP)
-    await waiting.worker("west").resolver.resolve("acc-7", skip)
+    await take(world.east, message(0, kind="account.burn"), arriving)
+    assert not world.outputs("west")
+    await world.worker("west").resolver.resolve("acc-7", SKIP)
 
-    assert waiting.outputs("west") == direct.outputs("west") != []
+    assert world.outputs("west") == direct.outputs("west") != []
 
 
 def test_whatever_identifies_a_message_changes_its_ids_and_its_randomness() -> None:
@@ -378,16 +318,14 @@ def test_whatever_identifies_a_message_changes_its_ids_and_its_randomness() -> N
 
 
 async def test_a_claim_of_an_older_release_goes_on_with_its_own_key() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
+    world = await claimed()
     (claim,) = world.entries()
     del claim["message"]["source"]
 
     world.clock.seconds += LEASE_OVER
     await swept(world)
 
-    assert outside.asked == [(derive_id("acc-7", payment(0).id, "id", "1"), 1)]
+    assert world.outside.asked == [(derive_id("acc-7", payment(0).id, "id", "1"), 1)]
 
 
 async def test_outputs_that_an_older_release_left_are_made_again_as_they_were() -> None:
@@ -408,8 +346,7 @@ async def test_outputs_that_an_older_release_left_are_made_again_as_they_were() 
     assert json.loads(output[1])["quote"] == derive_id("acc-7", QUOTES[0].id, "id", "1")
 
 
-async def test_a_marker_of_an_older_release_is_one_of_our_own_source() -> None:
-    world = World()
+async def test_a_marker_of_an_older_release_is_one_of_our_own_source(world: World) -> None:
     await world.east.consumer.consume(plain(0))
 
     assert f"marker-{derive_id(plain(0).id)}" in world.journal.partitions["acc-7"]
@@ -421,9 +358,7 @@ def test_the_longest_group_is_that_of_a_sessions_outputs() -> None:
     assert len("session:") + 128 == GROUP_CHARACTERS_MAX
 
 
-# When ids are strange: ids of every kind: as long as may be, with any character, or built to
-# collide.
-
+# When ids are strange, as long as may be or built to collide, they are ids like any other.
 
 IDS = [
     "i" * ID_CHARACTERS_MAX,
@@ -458,8 +393,7 @@ async def test_any_session_id_of_at_most_128_characters_is_a_session(session: st
     assert len(world.outputs("east")) == len(world.outputs("west")) == 3
 
 
-async def test_session_ids_that_look_alike_are_different_sessions() -> None:
-    world = World()
+async def test_session_ids_that_look_alike_are_different_sessions(world: World) -> None:
     for n, session in enumerate(IDS):
         await receive_message(world.east, delivery_of(message(0, n, session=session)))
 
@@ -503,16 +437,14 @@ async def test_ids_built_to_collide_do_not(first: str) -> None:
 @pytest.mark.parametrize(
     "group", ["g" * GROUP_CHARACTERS_MAX, "a/b\\c?d#e", "ü\U0001f6e9", " ", "bank\u0000"]
 )
-async def test_any_group_is_a_group(group: str) -> None:
-    world = World()
+async def test_any_group_is_a_group(world: World, group: str) -> None:
     for sequence in (1, 2, 0):
         await receive_message(world.east, delivery_of(message(sequence, group=group)))
 
     assert world.amounts() == [1, 2, 3]
 
 
-async def test_a_group_that_is_too_long_is_refused_by_name() -> None:
-    world = World()
+async def test_a_group_that_is_too_long_is_refused_by_name(world: World) -> None:
     too_long = message(0, group="g" * (GROUP_CHARACTERS_MAX + 1))
 
     await receive_message(world.east, delivery_of(too_long))

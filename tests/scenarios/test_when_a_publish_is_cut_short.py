@@ -11,12 +11,12 @@ from itertools import combinations, product
 import pytest
 
 from shared.domain.errors import LockstepError
-from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.dispatch.deliver import PAUSE_SECONDS
 from shared.engine.publish.publish import Producer
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
-from tests.world import LAG_SECONDS, World, take
+from tests.crashes import rest
+from tests.world import REGIONS, World, take
 
 type Fault = tuple[str, CallFault]
 
@@ -78,14 +78,10 @@ async def insist(world: World, producer: Producer, wanted: Sequence[Draft]) -> S
 
 async def settled(world: World) -> World:
     """Once faults have stopped: both regions sweep, and process what is in their queues."""
-    world.journal.fault_plan = FaultPlan()
-    world.bus.fault_plan = FaultPlan()
-    for region in ("east", "west"):
-        world.clock.seconds += LAG_SECONDS
-        await world.worker(region).recovery.sweep()
-    for region in ("east", "west"):
-        worker = world.worker(region)
-        await take(worker, *world.bus.messages(region, "in"))
+    world.journal.fault_plan = world.bus.fault_plan = FaultPlan()
+    await rest(world)
+    for region in REGIONS:
+        await take(world.worker(region), *world.bus.messages(region, "in"))
     return world
 
 
@@ -101,11 +97,9 @@ def contents(world: World, region: str) -> dict[int, set[tuple[str, bytes]]]:
 def assert_whole(world: World, published: Sequence[Draft], case: object) -> None:
     """Both regions have exactly these, one content per number, and each took effect once."""
     expected = {n: {(draft.id, draft.body)} for n, draft in enumerate(published)}
-    for region in ("east", "west"):
-        assert contents(world, region) == expected, (region, case)
+    assert contents(world, "east") == contents(world, "west") == expected, case
     assert world.amounts(SESSION) == [int(d.id.removeprefix("m-")) for d in published], case
-    pending = [d for d in world.journal.partitions[SESSION].values() if d.get("pending")]
-    assert pending == [], case
+    assert not any(d.get("pending") for d in world.journal.partitions[SESSION].values()), case
 
 
 async def bound(world: World) -> bool:
@@ -116,7 +110,7 @@ async def bound(world: World) -> bool:
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
 @pytest.mark.parametrize("following", FOLLOWING)
-async def test_a_dead_producers_numbers_are_never_lost_nor_given_away(
+async def test_a_dead_producers_numbers_are_never_lost_nor_given(
     following: str, used: bool
 ) -> None:
     for step, is_applied in product(range(1, STEPS + 1), (False, True)):
@@ -188,17 +182,18 @@ async def test_the_numbers_are_the_same_on_every_try() -> None:
 
 async def test_the_bytes_stored_first_are_the_bytes_sent() -> None:
     world = await begun(used=True)
-    world.bus.unavailable.update({"east", "west"})
-    early = [Draft(d.id, d.type, d.body, "2013-01-01T00:00:00") for d in TRIED]
-    late = [Draft(d.id, d.type, d.body, "2014-01-01T00:00:00") for d in TRIED]
+    world.bus.unavailable.update(REGIONS)
+    early, late = (
+        [Draft(d.id, d.type, d.body, f"{year}-01-01T00:00:00") for d in TRIED]
+        for year in (2013, 2014)
+    )
     with pytest.raises(LockstepError):
         await world.producer().publish(SESSION, early, OPTIONS)
     world.bus.unavailable.clear()
 
     await world.producer().publish(SESSION, late, OPTIONS)
 
-    def times(messages: Sequence[Message]) -> set[str | None]:
-        return {m.time for m in messages if m.id in {d.id for d in TRIED}}
-
-    assert times(world.bus.messages("east", "in")) == {"2013-01-01T00:00:00"}
-    assert times(world.bus.messages("west", "in")) == {"2013-01-01T00:00:00"}
+    ids = {d.id for d in TRIED}
+    for region in REGIONS:
+        times = {m.time for m in world.bus.messages(region, "in") if m.id in ids}
+        assert times == {"2013-01-01T00:00:00"}

@@ -61,9 +61,7 @@ async def test_the_first_message_waits_a_second_and_the_next_ones_not_at_all(wor
 
 
 @in_silence
-async def test_of_many_sessions_at_once_each_waits_a_second_and_one_probes_later(
-    world: World,
-) -> None:
+async def test_of_many_sessions_each_waits_a_second_and_one_probes_later(world: World) -> None:
     async def consume(number: int) -> None:
         await world.east.consumer.consume(bill(0, f"session-{number}"))
 
@@ -90,9 +88,7 @@ async def test_over_ten_minutes_it_is_tried_less_and_less_often(world: World) ->
 
 
 @in_silence
-async def test_it_costs_no_write_and_what_is_missed_is_known_with_the_next_entry(
-    world: World,
-) -> None:
+async def test_it_costs_no_write_and_the_next_entry_tells_what_is_missed(world: World) -> None:
     await take(world.east, *(bill(sequence) for sequence in range(20)))
     assert world.journal.fault_plan.calls["acknowledge"] == 0
     assert {tuple(entry["pending"]) for entry in world.entries()} == {("west",)}
@@ -130,9 +126,7 @@ async def test_a_returned_region_is_not_served_inside_the_others_messages(world:
 
 
 @in_silence
-async def test_silence_everywhere_is_waited_for_ten_seconds_and_then_not_at_all(
-    world: World,
-) -> None:
+async def test_silence_everywhere_is_waited_for_ten_seconds_then_not_at_all(world: World) -> None:
     world.bus.silent = {*REGIONS}
     await world.east.consumer.consume(bill(0))
     assert virtual_time.now() <= SEND_SECONDS_MAX
@@ -165,9 +159,7 @@ async def send_output(delivery: Delivery, sequence: int, queue: str = OUTPUTS) -
 
 
 @in_silence
-async def test_however_long_it_was_silent_before_it_answered_the_next_silence_begins_anew(
-    world: World,
-) -> None:
+async def test_however_long_it_was_silent_the_next_silence_begins_anew(world: World) -> None:
     delivery = world.delivery()
     for sequence in range(120):
         await send_output(delivery, sequence)

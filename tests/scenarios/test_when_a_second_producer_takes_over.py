@@ -4,16 +4,15 @@ from itertools import permutations
 
 import pytest
 
-from shared.domain.errors import ContentConflict, InvalidClientState, ProducerDisconnected
+from shared.domain.errors import ContentConflict, ProducerDisconnected
 from shared.domain.message import Message, Number
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
 from shared.testkit.injected_faults import CallFault
-from tests.business import LEASE_OVER, Outside, dies, payment, processed_and_died, world_of
+from tests.business import LEASE_OVER, BusinessWorld, claimed, dies, payment, processed_and_died
 from tests.world import REGIONS, World, message, take
 
-# When a second producer takes over: a producer with a higher owner level appears: the older one can
-# no longer have effects.
+# When a second producer takes over with a higher owner level, the older one has no more effects.
 
 
 def draft(name: str, amount: int = 1) -> Draft:
@@ -21,31 +20,11 @@ def draft(name: str, amount: int = 1) -> Draft:
 
 
 async def test_the_older_producer_is_disconnected_at_its_ledger(world: World) -> None:
-    await world.producer().publish("acc-7", [draft("a")], ProducerOptions("bank", owner_level=1))
+    level = ProducerOptions("bank", owner_level=1)
+    await world.producer().publish("acc-7", [draft("a")], level)
 
     with pytest.raises(ProducerDisconnected, match="level 1"):
         await world.producer().publish("acc-7", [draft("b")], ProducerOptions("bank"))
-
-
-async def test_the_older_producers_late_message_is_refused_and_named(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-    await world.east.consumer.consume(message(1, level=1))
-
-    outcome = await world.west.consumer.consume(message(2, amount=99))
-
-    assert isinstance(outcome, Refused)
-    assert world.amounts() == [1, 2]
-    assert world.entries()[-1]["reason"] == "a producer of owner level 1 rules"
-    assert world.entries()[-1]["identities"][0]["id"] == message(2).id
-
-
-async def test_the_new_producer_goes_on_after_a_refusal(world: World) -> None:
-    await world.east.consumer.consume(message(0, level=1))
-    await world.east.consumer.consume(message(1, level=0, amount=99))
-
-    await world.east.consumer.consume(message(1, level=1))
-
-    assert world.amounts() == [1, 2]
 
 
 async def test_a_restarted_producer_goes_on_where_the_ledger_ends(world: World) -> None:
@@ -55,27 +34,29 @@ async def test_a_restarted_producer_goes_on_where_the_ledger_ends(world: World) 
     again = await world.producer().publish("acc-7", [draft("b"), draft("c")], options)
 
     assert [m.number for m in again.messages] == [Number("bank", 0, 1), Number("bank", 0, 2)]
-
-
-async def test_an_id_with_other_content_is_a_conflict(world: World) -> None:
-    options = ProducerOptions("bank")
-    await world.producer().publish("acc-7", [draft("a", amount=1)], options)
-
     with pytest.raises(ContentConflict, match="'a'"):
         await world.producer().publish("acc-7", [draft("a", amount=2)], options)
 
 
-async def test_a_kept_number_that_the_ledger_contradicts_is_fatal(world: World) -> None:
-    await world.producer().publish("acc-7", [draft("a")], ProducerOptions("bank"))
+async def test_the_older_producers_late_message_is_refused_and_named(world: World) -> None:
+    await take(world.east, message(0), message(1, level=1))
 
-    with pytest.raises(InvalidClientState, match="expects 1"):
-        await world.producer().publish(
-            "acc-7", [draft("b")], ProducerOptions("bank", starting_sequence_number=5)
-        )
+    assert isinstance(await world.west.consumer.consume(message(2, amount=99)), Refused)
+
+    assert world.amounts() == [1, 2]
+    newest = world.entries()[-1]
+    assert newest["reason"] == "a producer of owner level 1 rules"
+    assert newest["identities"][0]["id"] == message(2).id
 
 
-# When a fenced producers messages are parked: a producer takes over while messages of an earlier
-# one are parked: the higher level rules.
+async def test_the_new_producer_goes_on_after_a_refusal(world: World) -> None:
+    new, old = (message(n, level=1) for n in range(2)), message(1, level=0, amount=99)
+    await take(world.east, next(new), old, next(new))
+
+    assert world.amounts() == [1, 2]
+
+
+# When a fenced producer's messages are parked, the higher level rules.
 
 
 def first(sequence: int) -> Message:
@@ -110,14 +91,13 @@ async def test_the_parked_one_gives_way_by_name_when_its_number_comes_again(worl
 
 
 async def test_the_parked_one_is_refused_by_name_when_its_turn_comes(world: World) -> None:
-    assert set(await take(world.east, *(first(sequence) for sequence in (1, 2)))) == {Parked()}
+    assert set(await take(world.east, first(1), first(2))) == {Parked()}
 
     await world.east.consumer.consume(second(0))
 
     assert world.amounts() == [200]
     assert reasons(world) == ["a producer of owner level 1 rules"]
-    assert isinstance(await world.west.consumer.consume(second(1)), Processed)
-    assert isinstance(await world.west.consumer.consume(second(2)), Processed)
+    assert {type(one) for one in await take(world.west, second(1), second(2))} == {Processed}
     assert world.amounts() == [200, 201, 202]
     assert parked(world) == []
 
@@ -156,12 +136,9 @@ async def test_it_fences_it_also_when_its_turn_has_come(world: World) -> None:
     assert parked(world) == []
 
 
-async def test_the_same_message_sent_again_by_the_second_producer_keeps_its_number(
-    world: World,
-) -> None:
+async def test_the_same_message_sent_again_by_the_second_keeps_its_number(world: World) -> None:
     again = message(1, amount=101, level=1)
-    assert await world.east.consumer.consume(first(1)) == Parked()
-    assert await world.east.consumer.consume(again) == Parked()
+    assert await take(world.east, first(1), again) == [Parked(), Parked()]
 
     await world.west.consumer.consume(second(0))
 
@@ -169,27 +146,14 @@ async def test_the_same_message_sent_again_by_the_second_producer_keeps_its_numb
     assert parked(world) == []
 
 
-async def test_the_second_producers_message_is_not_taken_for_the_refused_one(world: World) -> None:
-    await world.east.consumer.consume(second(0))
-    assert isinstance(await world.east.consumer.consume(first(1)), Refused)
-
-    for region in REGIONS:
-        assert await world.worker(region).consumer.consume(first(1)) == AlreadyDone()
-    assert isinstance(await world.worker("west").consumer.consume(second(1)), Processed)
-
-    assert world.amounts() == [200, 201]
-
-
 @pytest.mark.parametrize("region", REGIONS)
-async def test_a_worker_that_read_of_the_refused_one_takes_the_other(
-    world: World, region: str
-) -> None:
-    await world.east.consumer.consume(second(0))
-    await world.east.consumer.consume(first(1))
+async def test_the_seconds_message_is_not_taken_for_the_firsts(world: World, region: str) -> None:
+    outcomes = await take(world.east, second(0), first(1))
+    assert isinstance(outcomes[1], Refused)
     reader = world.worker(region)
-    assert await reader.consumer.consume(second(0)) == AlreadyDone()
-    assert await reader.consumer.consume(first(1)) == AlreadyDone()
+    assert await take(reader, second(0), first(1)) == [AlreadyDone(), AlreadyDone()]
 
+    # Whoever read of the refused one takes the other.
     assert isinstance(await reader.consumer.consume(second(1)), Processed)
 
     assert await reader.consumer.consume(second(1)) == AlreadyDone()
@@ -197,8 +161,7 @@ async def test_a_worker_that_read_of_the_refused_one_takes_the_other(
 
 
 async def test_beside_a_claim_the_place_goes_to_the_higher_level_when_the_claim_ends() -> None:
-    world = world_of(Outside())
-    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
+    world = await claimed()
     assert await world.west.consumer.consume(first(1)) == Parked()
 
     assert isinstance(await world.east.consumer.consume(second(1)), AlreadyDone | Processed)
@@ -209,20 +172,18 @@ async def test_beside_a_claim_the_place_goes_to_the_higher_level_when_the_claim_
 
 
 async def test_a_claimed_message_sent_again_by_the_second_producer_is_done_once() -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = BusinessWorld()
     again = message(0, kind="account.pay", level=1)
     await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
     world.clock.seconds += LEASE_OVER
 
     assert isinstance(await world.west.consumer.consume(again), Processed)
 
-    assert (world.amounts(), len(outside.asked), parked(world)) == ([1], 1, [])
+    assert (world.amounts(), len(world.outside.asked), parked(world)) == ([1], 1, [])
 
 
 async def test_other_content_of_a_higher_level_under_a_claimed_number_is_refused_visibly() -> None:
-    world = world_of(Outside())
-    await dies(world, payment(0), "append", CallFault.KILLED_AFTER)
+    world = await claimed()
 
     assert isinstance(await world.west.consumer.consume(second(0)), Conflicting)
     world.clock.seconds += LEASE_OVER
@@ -231,11 +192,8 @@ async def test_other_content_of_a_higher_level_under_a_claimed_number_is_refused
     assert (world.amounts(), parked(world)) == ([1], [])
 
 
-async def test_a_faulted_message_sent_again_by_the_second_producer_waits_with_the_fault(
-    world: World,
-) -> None:
-    await world.east.consumer.consume(message(0, kind="account.burn"))
-    await world.east.consumer.consume(message(1))
+async def test_a_faulted_message_sent_again_by_the_second_waits_with_it(world: World) -> None:
+    await take(world.east, message(0, kind="account.burn"), message(1))
 
     again = message(0, kind="account.burn", level=1)
     assert await world.west.consumer.consume(again) == AlreadyDone()

@@ -24,71 +24,61 @@ from shared.testkit.injected_faults import CallFault
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
 from shared.wiring import Adapters, connect
+from tests.crashes import rest
 from tests.unit.shared.test_settings import ENVIRONMENT
-from tests.world import DELAY_SECONDS, LAG_SECONDS, QUEUES, REGIONS, World, handlers, take
+from tests.world import (
+    DELAY_SECONDS,
+    LAG_SECONDS,
+    QUEUES,
+    REGIONS,
+    World,
+    handlers,
+    sweep_later,
+    take,
+)
 
-# When another batch follows an unknown send: a send's fate is unknown, and the caller sends
-# something else next.
-
+# When another batch follows an unknown send, its numbers come after those of the unknown one.
 
 SESSION = "acc-7"
 BANK = IdempotentProducerOptions("bank")
 
 
-def note(name: str, amount: int) -> SessionMessage:
-    return SessionMessage(name, "account.add", f'{{"amount":{amount},"note":"Zoë"}}')
+def note(name: str, amount: int, text: str = "Zoë") -> SessionMessage:
+    return SessionMessage(name, "account.add", f'{{"amount":{amount},"note":"{text}"}}')
 
 
-def sent(world: World, region: str) -> list[tuple[int, str, bytes]]:
-    """Number, id and body of what a region was sent, each once, in the order of first arrival."""
-    messages = world.bus.messages(region, "in")
-    return list(dict.fromkeys((m.number.sequence, m.id, m.body) for m in messages if m.number))
-
-
-async def fail_to_send(world: World, producer: IdempotentProducer, first: SessionMessage) -> None:
-    """Both namespaces take the message, and neither answers."""
+async def failed_to_send(world: World) -> tuple[IdempotentProducer, SessionMessage]:
+    """A producer and its message: both namespaces took it, and neither answered."""
+    producer, first = IdempotentProducer(world.producer(), BANK), note("a", 1)
     world.bus.fault_plan.plan("send.east", CallFault.UNANSWERED)
     world.bus.fault_plan.plan("send.west", CallFault.LOST)
     with pytest.raises(OutcomeUnknown):
         await producer.send([first], session=SESSION)
     assert first.published_sequence_number is None
     world.clock.seconds += PAUSE_SECONDS
+    return producer, first
 
 
-async def test_the_unknown_bytes_are_sent_first_and_the_others_get_later_numbers(
-    world: World,
-) -> None:
-    producer = IdempotentProducer(world.producer(), BANK)
-    first, other = note("a", 1), note("b", 2)
-    await fail_to_send(world, producer, first)
+async def test_the_unknown_bytes_are_sent_first_and_keep_their_numbers(world: World) -> None:
+    (producer, first), other = await failed_to_send(world), note("b", 2)
 
     await producer.send([other], session=SESSION)
 
     expected = [(0, "a", first.draft.body), (1, "b", other.draft.body)]
     assert other.published_sequence_number == 1
-    assert sent(world, "east") == sent(world, "west") == expected
+    assert content(world, "east") == content(world, "west") == expected
 
-
-async def test_the_same_messages_sent_later_find_the_numbers_they_had(world: World) -> None:
-    producer = IdempotentProducer(world.producer(), BANK)
-    first, other = note("a", 1), note("b", 2)
-    await fail_to_send(world, producer, first)
-    await producer.send([other], session=SESSION)
-
+    # The same messages sent later find the numbers they had.
     await producer.send([first], session=SESSION)
-
     assert first.published_sequence_number == 0
     properties = await producer.get_partition_publishing_properties(SESSION)
     assert properties.last_published_sequence_number == 1
-    assert len(sent(world, "west")) == 2
+    assert len(content(world, "west")) == 2
 
 
-async def test_nothing_newer_is_numbered_while_no_region_takes_the_unknown_bytes(
-    world: World,
-) -> None:
-    producer = IdempotentProducer(world.producer(), BANK)
-    await fail_to_send(world, producer, note("a", 1))
-    world.bus.unavailable.update({"east", "west"})
+async def test_nothing_newer_is_numbered_while_no_region_takes_them(world: World) -> None:
+    producer, _ = await failed_to_send(world)
+    world.bus.unavailable.update(REGIONS)
     for name in ("b", "c"):
         with pytest.raises(OutcomeUnknown):
             await producer.send([note(name, 2)], session=SESSION)
@@ -100,24 +90,20 @@ async def test_nothing_newer_is_numbered_while_no_region_takes_the_unknown_bytes
 
 
 async def test_a_caller_that_never_comes_back_leaves_no_hole(world: World) -> None:
-    first = note("a", 1)
-    await fail_to_send(world, IdempotentProducer(world.producer(), BANK), first)
+    _, first = await failed_to_send(world)
 
-    for region in ("east", "west"):
-        world.clock.seconds += LAG_SECONDS
-        await world.worker(region).recovery.sweep()
+    await sweep_later(world)
 
-    assert sent(world, "east") == sent(world, "west") == [(0, "a", first.draft.body)]
+    assert content(world, "east") == content(world, "west") == [(0, "a", first.draft.body)]
     assert await world.pending() == []
 
 
 @pytest.mark.parametrize(("start", "agrees"), [(1, True), (2, True), (0, False), (3, False)])
-async def test_a_new_process_may_not_know_of_the_newest_operation_but_of_those_before(
+async def test_a_new_process_must_know_of_all_operations_but_the_newest(
     world: World, *, start: int, agrees: bool
 ) -> None:
-    producer = IdempotentProducer(world.producer(), BANK)
-    await producer.send([note("z", 0)], session=SESSION)
-    await fail_to_send(world, producer, note("a", 1))
+    await IdempotentProducer(world.producer(), BANK).send([note("z", 0)], session=SESSION)
+    await failed_to_send(world)
     own = {SESSION: PartitionPublishingOptions(starting_sequence_number=start)}
     restarted = IdempotentProducer(world.producer(), IdempotentProducerOptions("bank", None, own))
     other = note("b", 2)
@@ -130,9 +116,7 @@ async def test_a_new_process_may_not_know_of_the_newest_operation_but_of_those_b
             await restarted.send([other], session=SESSION)
 
 
-# When a send is cancelled: a send is cancelled at each of its suspensions: it then has succeeded or
-# failed, never half.
-
+# When a send is cancelled, at any of its suspensions, it has succeeded or failed, never half.
 
 # More suspensions than a send has.
 STEPS_MAX = 40
@@ -166,7 +150,7 @@ def slow_producer(world: World) -> IdempotentProducer:
 async def batch_of(producer: IdempotentProducer, *amounts: int) -> MessageBatch:
     batch = await producer.create_batch(SESSION)
     for n in amounts:
-        batch.add(SessionMessage(f"m-{n}", "account.add", f'{{"amount":{n}}}'))
+        batch.add(note(f"m-{n}", n))
     return batch
 
 
@@ -184,13 +168,10 @@ async def cancel_at(step: int, sending: Awaitable[object]) -> bool:
 
 
 async def effects(world: World) -> list[int]:
-    """What took effect after both regions swept, and processed what they were sent."""
+    """What takes effect after both regions swept, and processed what they were sent."""
+    await rest(world)
     for region in REGIONS:
-        world.clock.seconds += LAG_SECONDS
-        await world.worker(region).recovery.sweep()
-    for region in REGIONS:
-        worker = world.worker(region)
-        await take(worker, *world.bus.messages(region, "in"))
+        await take(world.worker(region), *world.bus.messages(region, "in"))
     return world.amounts(SESSION)
 
 
@@ -240,8 +221,7 @@ async def test_another_batch_never_takes_the_numbers_of_a_cancelled_one() -> Non
     assert orders == {(3,), (1, 2, 3)}
 
 
-async def test_a_send_that_is_cancelled_while_it_waits_its_turn_did_nothing() -> None:
-    world = World()
+async def test_a_send_that_is_cancelled_while_it_waits_its_turn_did_nothing(world: World) -> None:
     producer = slow_producer(world)
     first = asyncio.ensure_future(producer.send(await batch_of(producer, 1)))
     waiting = await batch_of(producer, 2)
@@ -254,9 +234,7 @@ async def test_a_send_that_is_cancelled_while_it_waits_its_turn_did_nothing() ->
     assert await effects(world) == [1, 3]
 
 
-# When a sender dies between the namespaces: a producer's process dies when one namespace has its
-# messages and the other does not.
-
+# When a sender dies between the namespaces, the one that misses its messages gets them.
 
 OPTIONS = ProducerOptions("bank")
 DRAFTS = [Draft(f"m-{n}", "account.add", f'{{"amount":{n}}}'.encode()) for n in range(3)]
@@ -307,18 +285,14 @@ EXPECTED = [(n, draft.id, draft.body) for n, draft in enumerate(DRAFTS)]
 async def test_the_sweep_brings_the_other_copy(region: str) -> None:
     world = await died_with(region)
 
-    for other in REGIONS:
-        world.clock.seconds += LAG_SECONDS
-        await world.worker(other).recovery.sweep()
+    await rest(world)
 
     assert content(world, "east") == content(world, "west") == EXPECTED
     assert await world.pending() == []
 
 
 @pytest.mark.parametrize("region", REGIONS)
-async def test_a_new_process_with_the_same_messages_brings_it_under_the_same_numbers(
-    region: str,
-) -> None:
+async def test_a_new_process_brings_it_under_the_same_numbers(region: str) -> None:
     world = await died_with(region)
 
     published = await world.producer().publish(SESSION, DRAFTS, OPTIONS)
@@ -328,31 +302,20 @@ async def test_a_new_process_with_the_same_messages_brings_it_under_the_same_num
     assert await world.pending() == []
 
 
+@pytest.mark.parametrize("level", [0, 1], ids=["another message", "a higher owner level, too"])
 @pytest.mark.parametrize("region", REGIONS)
-async def test_a_new_process_with_another_message_brings_it_first(region: str) -> None:
+async def test_a_new_process_with_others_brings_it_before_its_own(region: str, level: int) -> None:
     world = await died_with(region)
 
-    await world.producer().publish(SESSION, LATER, OPTIONS)
+    await world.producer().publish(SESSION, LATER, ProducerOptions("bank", owner_level=level))
 
-    whole = [*EXPECTED, (3, "later", LATER[0].body)]
-    assert content(world, "east") == content(world, "west") == whole
-
-
-@pytest.mark.parametrize("region", REGIONS)
-async def test_a_higher_owner_level_brings_it_too_before_its_own(region: str) -> None:
-    world = await died_with(region)
-
-    await world.producer().publish(SESSION, LATER, ProducerOptions("bank", owner_level=1))
-
-    for side in REGIONS:
-        worker = world.worker(side)
-        await take(worker, *world.bus.messages(side, "in"))
-    assert world.amounts(SESSION) == [0, 1, 2, 9]
+    if level == 0:
+        whole = [*EXPECTED, (3, "later", LATER[0].body)]
+        assert content(world, "east") == content(world, "west") == whole
+    assert await effects(world) == [0, 1, 2, 9]
 
 
-# When producers outside have ledgers of their own: producers outside write to a container of their
-# own, and their messages are as safe.
-
+# When producers outside have ledgers of their own, their messages are as safe.
 
 TWO = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(2)]
 
@@ -365,8 +328,7 @@ def outsiders_of(world: World, ledgers: MemoryJournal, region: str) -> Services:
     return build(ledgers, delivery, world.clock, owner, handlers, producer, world.policy)
 
 
-async def test_the_sweep_of_a_region_delivers_what_its_producer_could_not() -> None:
-    world = World()
+async def test_the_sweep_of_a_region_delivers_what_its_producer_could_not(world: World) -> None:
     ledgers = MemoryJournal(world.clock)
     producer = Producer(ledgers, world.delivery())
     world.bus.unavailable.add("west")
@@ -389,8 +351,7 @@ async def test_the_sweep_of_a_region_delivers_what_its_producer_could_not() -> N
     assert [one.number.sequence for one in later.messages if one.number] == [2]
 
 
-async def test_a_producer_that_knows_other_regions_than_the_apps_is_refused() -> None:
-    world = World()
+async def test_a_producer_that_knows_other_regions_than_the_apps_is_refused(world: World) -> None:
     ledgers = MemoryJournal(world.clock)
     await sweep_ledgers(outsiders_of(world, ledgers, "east"))
 

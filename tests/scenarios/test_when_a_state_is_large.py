@@ -1,6 +1,6 @@
 """A state is large, or cannot be stored at all: nothing is lost, and the reason is told."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,9 +17,7 @@ from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.contract.container import nested
 from tests.world import POLICY, REGIONS, Account, Amount, World, message, take
 
-# When a state is large: a large state lies in a document beside its entry: written when it changed,
-# removed with it.
-
+# When a state is large, it lies beside its entry: written when it changes, removed with it.
 
 SESSION = "book-1"
 LARGE = STATE_INLINE_BYTES_MAX + 1
@@ -55,10 +53,6 @@ def page(sequence: int, letter: str = "", count: int = 0) -> Message:
     return Message(f"page-{sequence}", SESSION, "page", body, Number("author", 0, sequence))
 
 
-async def consume(world: World, messages: Sequence[Message]) -> None:
-    await take(world.east, *messages)
-
-
 async def text(world: World) -> str:
     """What a process that remembers nothing finds."""
     reader = world.worker("west").worker
@@ -72,11 +66,12 @@ def states(world: World) -> list[int]:
 
 
 async def test_it_is_written_once_for_each_change_and_found_by_a_new_process(world: World) -> None:
-    pages = [page(0, "a", 3), page(1, "b", LARGE), page(2), page(3), page(4, "c", 1), page(5)]
+    pages = [("a", 3), ("b", LARGE), ("", 0), ("", 0), ("c", 1), ("", 0)]
+    expected = ""
 
-    for number in range(len(pages)):
-        await world.worker("east").consumer.consume(pages[number])
-        expected = "".join(map(written, pages[: number + 1]))
+    for number, (letter, count) in enumerate(pages):
+        await world.worker("east").consumer.consume(page(number, letter, count))
+        expected += letter * count
         assert await text(world) == expected
 
     assert states(world) == [1, 4]
@@ -84,36 +79,35 @@ async def test_it_is_written_once_for_each_change_and_found_by_a_new_process(wor
     assert own == [True, False, False, False, False, False]
 
 
-def written(one: Message) -> str:
-    added = Page.model_validate_json(one.body)
-    return added.letter * added.count
-
-
 async def test_the_entries_between_two_copies_of_a_kept_state_are_bounded(world: World) -> None:
-    count = 2 * STATE_KEPT_ENTRIES + 10
-    await consume(world, [page(0, "b", LARGE), *(page(n) for n in range(1, count))])
+    pages = (page(n) for n in range(1, 2 * STATE_KEPT_ENTRIES + 10))
+    await take(world.east, page(0, "b", LARGE), *pages)
     assert states(world) == [0, STATE_KEPT_ENTRIES, 2 * STATE_KEPT_ENTRIES]
 
-    world.clock.seconds += POLICY.retention_seconds
-    await world.worker(home_region(SESSION, REGIONS)).compactor.compact()
+    await compact(world)
 
     assert states(world) == [2 * STATE_KEPT_ENTRIES]
     assert await text(world) == "b" * LARGE
 
 
 async def test_compaction_removes_it_with_its_entry(world: World) -> None:
-    await consume(world, [page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 120))])
+    await take(world.east, page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 120)))
     assert len(states(world)) == 120
 
-    world.clock.seconds += POLICY.retention_seconds
-    await world.worker(home_region(SESSION, REGIONS)).compactor.compact()
+    await compact(world)
 
     assert states(world) == [119]
     assert await text(world) == "b" * LARGE + "c" * 119
 
 
+async def compact(world: World) -> None:
+    """Compact the session when all of its entries are old."""
+    world.clock.seconds += POLICY.retention_seconds
+    await world.worker(home_region(SESSION, REGIONS)).compactor.compact()
+
+
 async def test_erasing_a_session_erases_it(world: World) -> None:
-    await consume(world, [page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 80))])
+    await take(world.east, page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 80)))
 
     decision = ResolutionRequest(ResolutionAction.ERASE, "ann", "she asked for it")
     await world.east.resolver.resolve(SESSION, decision)
@@ -122,7 +116,7 @@ async def test_erasing_a_session_erases_it(world: World) -> None:
 
 
 async def test_an_entry_of_an_older_release_that_holds_it_is_read(world: World) -> None:
-    await consume(world, [page(0, "b", LARGE), page(1)])
+    await take(world.east, page(0, "b", LARGE), page(1))
     partition = world.journal.partitions[SESSION]
     first = partition["000000000000"]
     first |= {"state": partition.pop("state-000000000000")["state"]}
@@ -133,10 +127,8 @@ async def test_an_entry_of_an_older_release_that_holds_it_is_read(world: World) 
     assert await text(world) == "b" * LARGE + "c"
 
 
-async def test_an_older_release_waits_at_it_and_processes_nothing_on_an_empty_state(
-    world: World,
-) -> None:
-    await consume(world, [page(0, "b", LARGE)])
+async def test_an_older_release_waits_at_it_and_takes_no_empty_state(world: World) -> None:
+    await take(world.east, page(0, "b", LARGE))
     # It does not know this field.
     del world.journal.partitions[SESSION]["000000000000"]["state_apart"]
 
@@ -151,7 +143,7 @@ async def test_an_older_release_waits_at_it_and_processes_nothing_on_an_empty_st
 async def test_when_a_call_fails_no_state_is_without_its_entry(
     world: World, name: str, fault: CallFault
 ) -> None:
-    await consume(world, [page(0, "b", LARGE), page(1, "c", 1)])
+    await take(world.east, page(0, "b", LARGE), page(1, "c", 1))
     world.journal.fault_plan.plan(name, fault)
     worker = world.worker("east")
     with suppress(LockstepError):
@@ -164,8 +156,7 @@ async def test_when_a_call_fails_no_state_is_without_its_entry(
     assert await text(world) == "b" * LARGE + "cd"
 
 
-# When a result cannot be stored: a handler's result that the store will never take makes its
-# message a fault, with the reason.
+# When a result cannot be stored, its message is a fault with the reason.
 
 
 class Anything(Account):

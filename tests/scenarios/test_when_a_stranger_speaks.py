@@ -5,7 +5,6 @@ import logging
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import azure.functions as func
 import pytest
@@ -28,7 +27,7 @@ from shared.publishing.producer import IdempotentProducer
 from tests.deliveries import delivery_of
 from tests.saga_stage import Stage as SagaStage
 from tests.saga_stage import order, stocked
-from tests.world import REGIONS, World, message
+from tests.world import World, message
 
 BUSINESS = Handlers.joined([orders.handlers, tracking.handlers, shooting_range.handlers])
 AT = "2026-05-28T20:26:40Z"
@@ -60,13 +59,6 @@ def post(session: str, kind: str, body: bytes = b"{}", key: str = "k") -> func.H
     )
 
 
-def state(world: World, session: str) -> Any:
-    head = world.journal.newest(session)
-    while head is not None and head.state is None and head.state_at is not None:
-        head = world.journal.entry_at(session, head.state_at)
-    return dict(head.state) if head and head.state else {}
-
-
 async def listed_alerts(world: World, session: str) -> list[str]:
     """Why the list of what stands still asks for a person in a session; each can be closed."""
     page = await world.east.standstills.find({StandstillKind.ALERT}, session=session, limit=9)
@@ -76,10 +68,6 @@ async def listed_alerts(world: World, session: str) -> list[str]:
     again = await world.east.standstills.find({StandstillKind.ALERT}, session=session, limit=9)
     assert again.standstills == ()
     return [one.cause for one in page.standstills]
-
-
-def reports(world: World, region: str) -> list[dict[str, Any]]:
-    return [json.loads(report.body) for report in world.bus.messages(region, "errors")]
 
 
 # Session, type and body of what nobody outside may say.
@@ -135,29 +123,30 @@ async def test_the_python_producer_refuses_it_before_anything_is_numbered(case: 
 
 @pytest.mark.parametrize("numbered", [True, False], ids=["numbered", "un-numbered"])
 @pytest.mark.parametrize("case", ELSEWHERE)
-async def test_a_message_of_a_type_that_is_not_for_the_session_is_a_fault_that_stops_nothing(
+async def test_a_type_that_is_not_for_the_session_is_a_fault_that_stops_nothing(
     case: str, *, numbered: bool
 ) -> None:
     world = World(handlers=BUSINESS)
     session, kind, body = ELSEWHERE[case]
+    numbers = [Number("till", 0, n) if numbered else None for n in range(2)]
     before = said("account:ada", "account.deposit", DEPOSIT, name="paid-in")
     await receive_message(world.east, delivery_of(before))
-    strange = said(session, kind, body, Number("till", 0, 0) if numbered else None)
 
     for worker in (world.east, world.west):
-        await receive_message(worker, delivery_of(strange))
+        await receive_message(worker, delivery_of(said(session, kind, body, numbers[0])))
 
     fault = world.journal.newest(session)
     assert fault is not None
     assert (fault.status, fault.halt) == ("faulted", None)
     assert fault.message is not None
     assert fault.message.body == body
-    for region in REGIONS:
-        (report,) = reports(world, region)
-        assert "is for" in report["reason"] or "is not for" in report["reason"]
-        assert report["message"]["body"].encode() == body
-    assert state(world, "account:ada") == {"balance": 1000, "paid": 0}
-    after = said(session, kind, body, Number("till", 0, 1) if numbered else None, name="next")
+    (report,) = world.reports()
+    assert "is for" in report["reason"] or "is not for" in report["reason"]
+    assert report["message"]["body"].encode() == body
+    paid_in = await world.east.worker.read_head("account:ada")
+    state = (await world.east.worker.input_after(paid_in)).state
+    assert state == {"balance": 1000, "paid": 0}
+    after = said(session, kind, body, numbers[1], name="next")
     await receive_message(world.east, delivery_of(after))
     assert world.journal.newest(session).parked == {}  # type: ignore[union-attr]
     assert await listed_alerts(world, session) == [fault.reason, fault.reason]
@@ -171,19 +160,15 @@ async def test_what_is_reserved_goes_whole_from_the_queue_to_the_error_queues(ca
     await receive_message(world.east, delivery_of(said(session, kind, body)))
 
     assert world.journal.newest(session) is None
-    for region in REGIONS:
-        (report,) = reports(world, region)
-        assert "outside" in report["reason"]
-        assert b64decode(report["body"]) == body
+    (report,) = world.reports()
+    assert "outside" in report["reason"]
+    assert b64decode(report["body"]) == body
 
 
 @pytest.mark.parametrize("kind", ["lockstep.fault", "lockstep.new"])
-async def test_a_numbered_one_of_the_apps_own_types_uses_its_number_up(kind: str) -> None:
-    world = World()
-    forged = replace(message(0, kind=kind), number=Number("bank", 0, 0))
-
-    await receive_message(world.east, delivery_of(forged))
-    await receive_message(world.east, delivery_of(message(1)))
+async def test_a_numbered_one_of_the_apps_own_types_is_a_fault(world: World, kind: str) -> None:
+    for arriving in (message(0, kind=kind), message(1)):
+        await receive_message(world.east, delivery_of(arriving))
 
     assert world.amounts() == [2]
     assert [entry["status"] for entry in world.entries()] == ["faulted", "completed"]
@@ -204,13 +189,9 @@ async def test_a_numbered_one_of_the_apps_own_types_uses_its_number_up(kind: str
     ],
     ids=["deep", "deep inside", "too many digits", "digits", "list", "escapes", "long", "no", "[]"],
 )
-async def test_any_tombstone_uses_its_number_up_and_tells_one_short_line(body: bytes) -> None:
-    world = World()
-
-    await receive_message(
-        world.east, delivery_of(replace(message(0, kind=TOMBSTONE_TYPE), body=body))
-    )
-    await receive_message(world.east, delivery_of(message(1)))
+async def test_any_tombstone_ends_its_number_in_one_short_line(world: World, body: bytes) -> None:
+    for arriving in (replace(message(0, kind=TOMBSTONE_TYPE), body=body), message(1)):
+        await receive_message(world.east, delivery_of(arriving))
 
     reason = world.entries()[0]["reason"]
     assert reason.startswith("voided by its sender: ")
@@ -227,8 +208,7 @@ def test_the_apps_own_groups_are_nobody_elses(group: str) -> None:
         ProducerOptions(group)
 
 
-async def test_nobody_fences_what_ingest_accepts() -> None:
-    world = World()
+async def test_nobody_fences_what_ingest_accepts(world: World) -> None:
     stranger = message(0, group=HTTP_GROUP, level=OWNER_LEVEL_MAX)
     await receive_message(world.east, delivery_of(stranger))
 
@@ -240,7 +220,7 @@ async def test_nobody_fences_what_ingest_accepts() -> None:
 
     # The number that the stranger used is told as a conflict, whole; nothing vanishes.
     assert world.amounts() == [1, 6]
-    (report,) = reports(world, "east")
+    (report,) = world.reports()
     assert b64decode(report["body"]) == b'{"amount":5}'
 
 
@@ -269,8 +249,7 @@ async def test_a_fenced_producer_is_told_and_what_it_sent_is_kept_whole(
         "a producer of owner level 7 rules",
     )
     assert refused["message"]["body"] == '{"amount":3}'
-    for region in REGIONS:
-        assert any(r.get("message", {}).get("id") == "d-3" for r in reports(world, region))
+    assert any(r.get("message", {}).get("id") == "d-3" for r in world.reports())
     assert "owner level 7" in caplog.text
     assert await listed_alerts(world, "acc-7") == ["a producer of owner level 7 rules"]
     with pytest.raises(ProducerDisconnected):
@@ -291,9 +270,7 @@ FORESEEN = {
 
 
 @pytest.mark.parametrize("step", FORESEEN)
-async def test_a_step_whose_id_somebody_else_used_is_never_done(
-    stage: SagaStage, step: str
-) -> None:
+async def test_a_step_whose_id_another_used_is_never_done(stage: SagaStage, step: str) -> None:
     session, kind, body, end = FORESEEN[step]
     forged = said(session, kind, body, name=step_id("o-1", step, Direction.DO))
     await stage.worker().consumer.consume(forged)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
@@ -19,18 +18,15 @@ from shared.ports import NOTHING_CARRIED, Carried, WriteResult
 from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault
 from shared.testkit.intercepted import InterceptedJournal
-from shared.testkit.memory_store import EPOCH_SECONDS
+from tests.business import healthy, plain
 from tests.loop_clock import LoopClock
 from tests.world import GAP_SECONDS, POLICY, World, message, take
 
-# When calls of a session gather: several calls of one session at once: one commits for all, and
-# none is lost with it.
-
+# When calls of a session gather, one commits for all, and none is lost with it.
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 TURNS_MAX = 100
 SECONDS_MAX = 60.0
-TIME = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
 class SlowJournal(InterceptedJournal):
@@ -84,9 +80,7 @@ async def wait_a_moment() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_arrives_during_a_write_becomes_the_next_entry_in_whatever_order() -> None:
-    world = World()
-
+async def test_what_arrives_during_a_write_is_the_next_entry_in_any_order(world: World) -> None:
     async with during_a_write(world, TEN[0]) as first:
         others = begin(world.east, [TEN[n] for n in (7, 2, 9, 1, 4, 3, 8, 5, 6)])
         await wait_a_moment()
@@ -95,14 +89,10 @@ async def test_what_arrives_during_a_write_becomes_the_next_entry_in_whatever_or
     assert {type(outcome) for outcome in outcomes} == {Processed}
     assert messages_of(world) == [1, 9]
     assert world.amounts() == list(range(1, 11))
-    alone = World()
-    await take(alone.east, *TEN)
-    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+    assert world.outputs("east") == world.outputs("west") == (await healthy(*TEN)).outputs("east")
 
 
-async def test_a_message_that_comes_alone_costs_what_it_cost_before() -> None:
-    world = World()
-
+async def test_a_message_that_comes_alone_costs_one_write(world: World) -> None:
     await take(world.east, *TEN)
 
     assert messages_of(world) == [1] * 10
@@ -146,8 +136,7 @@ async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other()
     assert await world.west.consumer.consume(TEN[3]) == AlreadyDone()
 
 
-async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() -> None:
-    world = World()
+async def test_a_call_that_comes_when_the_others_return_is_alone_and_served(world: World) -> None:
     calls = begin(world.east, TEN[:3])
     while not all(call.done() for call in calls):
         await asyncio.sleep(0)
@@ -169,9 +158,7 @@ async def test_a_call_that_comes_when_the_others_return_is_alone_and_served() ->
         (CallFault.UNANSWERED, Processed),
     ],
 )
-async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
-    fault: CallFault, result: type
-) -> None:
+async def test_every_call_that_waited_for_a_write_knows(fault: CallFault, result: type) -> None:
     world = World(policy=replace(POLICY, waits=replace(POLICY.waits, unknown_tries=1)))
     plan = world.journal.fault_plan
     plan.plan("append", fault)
@@ -186,30 +173,23 @@ async def test_what_became_of_a_write_is_known_to_every_call_that_waited_for_it(
 
 
 @pytest.mark.parametrize("call", ["marker", "append"])
-async def test_a_store_that_refuses_one_message_is_not_asked_for_those_that_wait_for_their_turn(
-    call: str,
-) -> None:
-    world = World()
+async def test_a_store_that_refuses_one_is_not_asked_for_others(world: World, call: str) -> None:
     plan = world.journal.fault_plan
     # Each of these is taken alone, so its own try would be as slow as the first one's was.
-    plain = [replace(message(n), number=None, time=TIME) for n in range(10)]
     plan.plan(call, *[CallFault.REFUSED] * 10)
     worker = {"marker": world.west, "append": world.east}[call]
 
-    outcomes = await end(*(asyncio.create_task(worker.consumer.consume(one)) for one in plain))
+    outcomes = await end(
+        *(asyncio.create_task(worker.consumer.consume(plain(n))) for n in range(10))
+    )
 
     assert [type(outcome) for outcome in outcomes] == [Unavailable] * 10
     assert plan.calls[call] == 1
 
 
-async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_it_waits_for() -> (
-    None
-):
-    world = World()
-    other = message(0, 70, group="shop")
-
+async def test_a_call_behind_a_gap_keeps_no_other_up_and_goes_on_when_it_ends(world: World) -> None:
     held = begin(world.east, [message(2), message(1)])
-    await end(*begin(world.east, [other]))
+    await end(*begin(world.east, [message(0, 70, group="shop")]))
     assert not any(call.done() for call in held)
     outcomes = await end(*begin(world.east, [message(0)]), *held)
 
@@ -218,9 +198,7 @@ async def test_a_call_behind_a_gap_keeps_no_other_waiting_and_goes_on_with_what_
     assert world.clock.now() < GAP_SECONDS
 
 
-async def test_calls_behind_a_gap_that_stays_are_parked_after_waiting_once_side_by_side() -> None:
-    world = World()
-
+async def test_calls_behind_a_gap_that_stays_are_parked_after_one_wait(world: World) -> None:
     outcomes = await end(*begin(world.east, TEN[1:]))
 
     assert outcomes == [Parked()] * 9
@@ -262,12 +240,9 @@ async def test_two_regions_that_fold_the_same_session_at_once_have_one_effect_ea
     assert len(sent) == 10
 
 
-async def test_messages_without_numbers_are_taken_in_the_brokers_order() -> None:
-    world = World()
-    plain = [replace(message(n), number=None, id=f"id-{n}", time=TIME) for n in range(5)]
-
-    calls = [asyncio.create_task(world.east.consumer.consume(plain[n], n)) for n in (3, 0, 4, 1, 2)]
-    await end(*calls)
+async def test_messages_without_numbers_are_taken_in_the_brokers_order(world: World) -> None:
+    consume = world.east.consumer.consume
+    await end(*(asyncio.create_task(consume(plain(n), n)) for n in (3, 0, 4, 1, 2)))
 
     assert world.amounts() == [1, 2, 3, 4, 5]
 
@@ -282,8 +257,7 @@ async def test_calls_behind_a_fault_are_parked_at_once_however_many_come_togethe
     assert world.clock.now() == 0
 
 
-async def test_a_copy_behind_a_missing_number_is_told_apart_at_once() -> None:
-    world = World()
+async def test_a_copy_behind_a_missing_number_is_told_apart_at_once(world: World) -> None:
     await take(world.east, *TEN[:3])
 
     waiting, copy = begin(world.east, [TEN[7], TEN[1]])
@@ -295,11 +269,9 @@ async def test_a_copy_behind_a_missing_number_is_told_apart_at_once() -> None:
     assert isinstance(await waiting, Processed)
 
 
-# When calls return together: calls of a session return together and are replaced one by one: the
-# next entry waits for them.
+# When calls return together and are replaced one by one, the next entry waits for them.
 #
 # Time is virtual here: a second passes only while everything waits.
-
 
 WRITE_SECONDS, SETTLE_SECONDS = 0.06, 0.01
 CALLS = 16
@@ -376,9 +348,7 @@ async def test_two_halves_of_the_calls_become_one_again(world: World) -> None:
 
 
 @far_away
-async def test_a_busy_host_that_hands_over_one_by_one_gets_one_entry_for_each_round(
-    world: World,
-) -> None:
+async def test_a_busy_host_that_hands_over_one_by_one_gets_an_entry_a_round(world: World) -> None:
     await serve_in_rounds(world, [message(n) for n in range(10 * CALLS)], 10)
 
     # In the first rounds it is learnt how long the pauses are, and how many calls there are.
@@ -411,7 +381,7 @@ async def test_the_message_after_the_last_of_many_waits_in_vain_for_moments(worl
 async def test_a_new_session_whose_calls_begin_in_no_order_reads_nothing(world: World) -> None:
     calls = []
     for n in (5, 2, 1, 4, 3, 0):
-        calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
+        calls += begin(world.east, [message(n)])
         await asyncio.sleep(LINGER_SECONDS_MIN / 10)
     await asyncio.gather(*calls)
 
@@ -421,12 +391,10 @@ async def test_a_new_session_whose_calls_begin_in_no_order_reads_nothing(world: 
 
 
 @far_away
-async def test_calls_behind_a_gap_that_come_one_after_the_other_ask_the_store_together(
-    world: World,
-) -> None:
+async def test_calls_behind_a_gap_that_come_by_and_by_ask_the_store_together(world: World) -> None:
     calls = []
     for n in range(1, 9):
-        calls.append(asyncio.create_task(world.east.consumer.consume(message(n), n)))
+        calls += begin(world.east, [message(n)])
         await asyncio.sleep(8 * LINGER_SECONDS_MIN)
     reads = world.journal.fault_plan.calls["head"]
     await world.east.consumer.consume(message(0), 0)

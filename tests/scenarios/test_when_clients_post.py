@@ -19,11 +19,9 @@ from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, Pr
 from tests.loop_clock import LoopClock
 from tests.world import REGIONS, World
 
-# When several post to a session at once: HTTP ingest: what arrives for a session while an operation
-# is under way shares the next one.
+# When several post to a session at once, what arrives during an operation shares the next one.
 #
 # Time is virtual here: a second passes only while everything waits.
-
 
 WRITE_SECONDS = 0.13
 SESSION = "acc-7"
@@ -75,6 +73,11 @@ def sent(world: World, region: str) -> list[tuple[int, bytes]]:
     return sorted(found)
 
 
+def bodies(drafts: Sequence[Draft]) -> list[tuple[int, bytes]]:
+    """The same of drafts that are numbered in this order."""
+    return [(n, one.body) for n, one in enumerate(drafts)]
+
+
 @far_away
 async def test_what_arrives_during_an_operation_shares_the_next_one(world: World) -> None:
     ingest = Ingest(world.producer())
@@ -84,8 +87,7 @@ async def test_what_arrives_during_an_operation_shares_the_next_one(world: World
     # The first one alone, then all others.
     assert world.journal.fault_plan.calls["save_ledger"] == 2
     assert virtual_time.now() <= 2 * 2 * WRITE_SECONDS + 0.001
-    bodies = [(n, one.body) for n, one in enumerate(TWENTY)]
-    assert sent(world, "east") == sent(world, "west") == bodies
+    assert sent(world, "east") == sent(world, "west") == bodies(TWENTY)
     assert not ingest.arrivals
 
 
@@ -100,16 +102,13 @@ async def test_what_comes_alone_waits_for_nobody(world: World) -> None:
 
 
 @far_away
-async def test_more_than_an_operation_takes_go_with_the_ones_after_it_in_order(
-    world: World,
-) -> None:
-    ingest = Ingest(world.producer())
+async def test_more_than_an_operation_takes_go_with_the_next_in_order(world: World) -> None:
     many = [draft(n, text="x" * 10_000) for n in range(2 * TOGETHER_MAX)]
-    messages = await results(begin(ingest, many))
+    messages = await results(begin(Ingest(world.producer()), many))
 
     assert sequences(messages) == list(range(2 * TOGETHER_MAX))
     assert world.journal.fault_plan.calls["save_ledger"] == 7
-    assert sent(world, "west") == [(n, one.body) for n, one in enumerate(many)]
+    assert sent(world, "west") == bodies(many)
 
 
 @far_away
@@ -119,26 +118,22 @@ async def test_an_id_with_other_content_is_refused_alone_and_keeps_nobody_up(wor
     conflicting = draft(3, amount=99)
     messages = await results(begin(ingest, [*TWENTY[:3], conflicting, *TWENTY[4:]]))
 
-    assert [type(m) for m in messages if not isinstance(m, Message)] == [ContentConflict]
-    assert isinstance(messages[3], ContentConflict)
+    others = {n: type(m) for n, m in enumerate(messages) if not isinstance(m, Message)}
+    assert others == {3: ContentConflict}
     assert sequences(messages) == list(range(1, 20))
-    numbered = [TWENTY[3], *TWENTY[:3], *TWENTY[4:]]
-    assert sent(world, "east") == [(n, one.body) for n, one in enumerate(numbered)]
+    assert sent(world, "east") == bodies([TWENTY[3], *TWENTY[:3], *TWENTY[4:]])
 
 
 @far_away
 async def test_the_same_id_posted_twice_at_once_has_one_number(world: World) -> None:
-    ingest = Ingest(world.producer())
-    messages = await results(begin(ingest, [TWENTY[0], TWENTY[1], TWENTY[0]]))
+    messages = await results(begin(Ingest(world.producer()), [TWENTY[0], TWENTY[1], TWENTY[0]]))
 
     assert sequences(messages) == [0, 1, 0]
     assert len(sent(world, "west")) == 2
 
 
 @far_away
-async def test_when_the_store_refuses_everybody_learns_it_and_a_retry_finds_the_numbers(
-    world: World,
-) -> None:
+async def test_when_the_store_refuses_all_learn_it_and_retries_find_numbers(world: World) -> None:
     ingest = Ingest(world.producer())
     # The operation of the first one, and that of all others.
     world.journal.fault_plan.plan("save_ledger", CallFault.REFUSED, CallFault.REFUSED)
@@ -147,7 +142,7 @@ async def test_when_the_store_refuses_everybody_learns_it_and_a_retry_finds_the_
 
     again = await results(begin(ingest, TWENTY))
     assert sequences(again) == list(range(20))
-    assert sent(world, "east") == [(n, one.body) for n, one in enumerate(TWENTY)]
+    assert sent(world, "east") == bodies(TWENTY)
     assert not ingest.arrivals
 
 
@@ -165,17 +160,14 @@ async def test_when_the_call_that_publishes_is_cancelled_another_one_goes_on(wor
     assert lost <= 3
     assert len(sequences(messages)) == 20 - lost
     # No number is missing, whoever was cancelled, and each has one content in both regions.
-    for region in REGIONS:
-        numbered = sent(world, region)
-        assert [number for number, _ in numbered] == list(range(len(numbered)))
-        assert len(numbered) >= 20 - lost
-    assert sent(world, "east") == sent(world, "west")
+    numbered = sent(world, "east")
+    assert [number for number, _ in numbered] == list(range(len(numbered)))
+    assert len(numbered) >= 20 - lost
+    assert numbered == sent(world, "west")
     assert not ingest.arrivals
 
 
-# When an idempotency key is repeated: a key comes again: within its time it is the same message,
-# however many others came between.
-
+# When an idempotency key is repeated within its time, it is the same message.
 
 HTTP = ProducerOptions(HTTP_GROUP, is_ingest=True)
 DAY = 24 * 3600
@@ -200,9 +192,7 @@ def sent_ids(world: World, region: str) -> list[str]:
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])
-async def test_a_hundred_messages_later_it_is_still_known(
-    world: World, *, is_same_process: bool
-) -> None:
+async def test_a_hundred_messages_later_it_is_known(world: World, *, is_same_process: bool) -> None:
     first = world.producer()
     number = await accept(first, KEYED)
     for draft in others(100):
@@ -265,11 +255,8 @@ async def test_what_an_older_release_numbered_a_moment_ago_is_still_known(world:
     assert await accept(newer, KEYED) == REMEMBERED_MAX - 1
 
 
-async def test_a_message_that_no_queue_took_is_not_called_sent_when_its_key_comes_again(
-    world: World,
-) -> None:
-    for region in REGIONS:
-        world.bus.largest[region, "in"] = 500
+async def test_a_key_whose_message_no_queue_took_is_not_called_sent(world: World) -> None:
+    world.bus.largest = {(region, "in"): 500 for region in REGIONS}
     huge = replace(KEYED, body=b'"' + b"x" * 1_000 + b'"')
 
     for _ in range(2):

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,13 +21,11 @@ from shared.engine.consume.outcomes import (
 )
 from shared.storage.documents import position_id
 from shared.testkit.regions import consume_together
-from tests.business import OrderedClock, Outside, payment, swept, world_of
+from tests.business import BusinessWorld, OrderedClock, healthy, swept
 from tests.crashes import sent
-from tests.world import LAG_SECONDS, REGIONS, World, message, take
+from tests.world import REGIONS, World, message, sweep_later, take
 
-# When copies arrive late: the secondary region's copies come when the work is done: they write
-# nothing and read little.
-
+# When copies arrive late, they write nothing and read little.
 
 TIME = "2026-05-28T20:26:40Z"
 KINDS = ["account.add", "account.bill", "account.pay"]
@@ -36,8 +34,7 @@ MANY = 400
 
 async def done(*arrivals: Message) -> World:
     """The leading region has done the work, and nothing was counted yet."""
-    world = world_of(Outside())
-    await take(world.east, *arrivals)
+    world = await healthy(*arrivals)
     world.journal.fault_plan.calls.clear()
     return world
 
@@ -50,18 +47,14 @@ async def cost_of_copies(world: World, copies: Sequence[Message]) -> dict[str, i
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_copy_costs_one_point_read(kind: str) -> None:
-    world = await done(message(0, kind=kind))
-
-    assert await cost_of_copies(world, [message(0, kind=kind)]) == {"processed": 1}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_many_copies_cost_a_read_for_every_forty(kind: str) -> None:
-    bills = [message(n, kind=kind) for n in range(MANY)]
+@pytest.mark.parametrize(("many", "reads"), [(1, 1), (MANY, 1 + MANY // 40)])
+async def test_a_copy_costs_a_point_read_and_many_one_for_every_forty(
+    kind: str, many: int, reads: int
+) -> None:
+    bills = [message(n, kind=kind) for n in range(many)]
     world = await done(*bills)
 
-    assert await cost_of_copies(world, bills) == {"processed": 1 + MANY // 40}
+    assert await cost_of_copies(world, bills) == {"processed": reads}
 
 
 async def test_copies_that_come_twice_cost_nothing_more() -> None:
@@ -83,22 +76,13 @@ async def test_copies_that_follow_closely_cost_at_most_a_read_each() -> None:
         assert sum(world.journal.fault_plan.calls.values()) <= 1
 
 
-async def test_copies_of_interleaved_groups_cost_few_reads() -> None:
-    flow = [message(n // 3, group=f"g{n % 3}") for n in range(MANY)]
-    world = await done(*flow)
-
-    calls = await cost_of_copies(world, flow)
-
-    assert "append" not in calls
-    assert sum(calls.values()) <= 0.1 * MANY
-
-
-async def test_copies_of_batches_cost_few_reads() -> None:
-    world = world_of(Outside())
-    flow = [message(n) for n in range(MANY)]
-    for start in range(0, MANY, 10):
-        await consume_together(world.east, flow[start : start + 10])
-    assert len(world.entries()) == MANY // 10
+@pytest.mark.parametrize("at_once", [1, 10], ids=["interleaved groups", "batches"])
+async def test_copies_of_interleaved_groups_and_of_batches_cost_few_reads(at_once: int) -> None:
+    world, groups = BusinessWorld(), 3 if at_once == 1 else 1
+    flow = [message(n // groups, group=f"g{n % groups}") for n in range(MANY)]
+    for start in range(0, MANY, at_once):
+        await consume_together(world.east, flow[start : start + at_once])
+    assert len(world.entries()) == MANY // at_once
     world.journal.fault_plan.calls.clear()
 
     calls = await cost_of_copies(world, flow)
@@ -121,24 +105,17 @@ async def test_a_copy_without_a_number_costs_one_point_read_and_no_write(kind: s
 
 async def test_the_leading_region_does_not_look_before_it_writes() -> None:
     world = await done(message(0))
+    calls = world.journal.fault_plan.calls
 
     await take(world.east, *(message(n) for n in range(1, 11)))
+    assert dict(calls) == {"append": 10}
 
-    assert dict(world.journal.fault_plan.calls) == {"append": 10}
-
-
-async def test_a_handler_that_calls_the_outside_costs_two_writes() -> None:
-    world = await done(message(0))
-
-    await take(world.east, *(message(n, kind="account.pay") for n in range(1, 11)))
-
-    calls = world.journal.fault_plan.calls
-    assert (calls["append"], calls["replace"], calls["stored_entry"]) == (10, 10, 10)
+    # A handler that calls the outside costs two writes.
+    await take(world.east, *(message(n, kind="account.pay") for n in range(11, 21)))
+    assert (calls["append"], calls["replace"], calls["stored_entry"]) == (20, 10, 10)
 
 
-# When many copies arrive at once: a hundred copies of one message and more of another, over both
-# regions, all at the same time.
-
+# When many copies arrive at once, over both regions, each message has one effect.
 
 WORKERS = 10
 
@@ -164,30 +141,24 @@ async def flood(world: World, *flows: tuple[Message, int]) -> list[Outcome]:
     )
 
 
-async def healthy(*arrivals: Message) -> World:
-    """What should have happened."""
-    world = world_of(Outside(), OrderedClock())
-    await take(world.east, *arrivals)
-    return world
-
-
 def bodies(world: World, region: str) -> list[bytes]:
     """What a region was sent, each once, whatever the order."""
     return sorted(body for _, body in sent(world, region))
 
 
 @pytest.mark.parametrize("numbering", ["numbered", "un-numbered"])
-@pytest.mark.parametrize("kind", ["account.bill", "account.pay"])
-async def test_there_are_exactly_two_effects(kind: str, numbering: str) -> None:
-    one, other = (form(numbering)(message(n, kind=kind)) for n in (0, 1))
-    outside = Outside()
-    world = world_of(outside, OrderedClock())
+@pytest.mark.parametrize("kinds", [("bill", "bill"), ("pay", "pay"), ("pay", "bill")])
+async def test_there_are_exactly_two_effects(kinds: tuple[str, str], numbering: str) -> None:
+    one, other = (
+        form(numbering)(message(n, kind=f"account.{kind}")) for n, kind in enumerate(kinds)
+    )
+    world = BusinessWorld(clock=OrderedClock())
 
     outcomes = await flood(world, (one, 100), (other, 120))
     await swept(world)
 
     assert sorted(world.amounts()) == [1, 2]
-    assert len(outside.asked) == (2 if kind == "account.pay" else 0)
+    assert len(world.outside.asked) == kinds.count("pay")
     expected = [await healthy(one, other), await healthy(other, one)]
     assert bodies(world, "east") in [bodies(quiet, "east") for quiet in expected]
     assert bodies(world, "east") == bodies(world, "west")
@@ -196,26 +167,22 @@ async def test_there_are_exactly_two_effects(kind: str, numbering: str) -> None:
 
 
 async def test_numbered_ones_are_done_in_the_order_of_their_numbers() -> None:
-    world = world_of(Outside(), OrderedClock())
-    flows = [(message(n, kind="account.bill"), 40) for n in (4, 2, 0, 3, 1)]
+    world = BusinessWorld(clock=OrderedClock())
+    bills = [message(n, kind="account.bill") for n in range(5)]
 
-    await flood(world, *flows)
+    await flood(world, *((bills[n], 40) for n in (4, 2, 0, 3, 1)))
 
-    quiet = await healthy(*(message(n, kind="account.bill") for n in range(5)))
+    quiet = await healthy(*bills)
     assert world.amounts() == [1, 2, 3, 4, 5]
-    for region in REGIONS:
-        assert sent(world, region) == quiet.outputs(region)
+    assert sent(world, "east") == sent(world, "west") == quiet.outputs("east")
 
 
 @pytest.mark.parametrize("numbering", ["numbered", "un-numbered"])
-async def test_of_two_contents_under_one_name_one_stands_and_all_others_are_told(
-    numbering: str,
-) -> None:
+async def test_of_two_contents_under_one_name_one_stands(numbering: str) -> None:
     one = form(numbering)(message(0, kind="account.bill"))
-    two = replace(one, body=b'{"amount":99}')
-    world = world_of(Outside(), OrderedClock())
+    world = BusinessWorld(clock=OrderedClock())
 
-    outcomes = await flood(world, (one, 50), (two, 50))
+    outcomes = await flood(world, (one, 50), (replace(one, body=b'{"amount":99}'), 50))
 
     assert world.amounts() in ([1], [99])
     assert sum(isinstance(outcome, Processed) for outcome in outcomes) == 1
@@ -226,7 +193,7 @@ async def test_of_two_contents_under_one_name_one_stands_and_all_others_are_told
 async def test_two_first_ever_messages_of_two_groups_are_both_done() -> None:
     one = message(0, kind="account.bill", group="one")
     other = message(0, 7, kind="account.bill", group="other")
-    world = world_of(Outside(), OrderedClock())
+    world = BusinessWorld(clock=OrderedClock())
 
     outcomes = await flood(world, (one, 50), (other, 50))
 
@@ -237,27 +204,9 @@ async def test_two_first_ever_messages_of_two_groups_are_both_done() -> None:
     assert sent(world, "east") == sent(world, "west")
 
 
-async def test_two_first_ever_messages_without_numbers_are_both_done() -> None:
-    one, other = plain(payment(0)), plain(message(1, kind="account.bill"))
-    outside = Outside()
-    world = world_of(outside, OrderedClock())
-
-    await flood(world, (one, 50), (other, 50))
-    await swept(world)
-
-    assert sorted(world.amounts()) == [1, 2]
-    assert len(outside.asked) == 1
-    expected = [await healthy(one, other), await healthy(other, one)]
-    assert sent(world, "east") in [quiet.outputs("east") for quiet in expected]
-
-
-# When a shot is fired twice: copies of shots and moves meet a target that has moved on: each is
-# judged once, and as it was.
-
+# When a shot is fired twice at a target that has moved on, it is judged once, and as it was.
 
 GAME = "game-1"
-
-type Score = tuple[int, int]
 
 
 def numbered(sequence: int, kind: str, position: int) -> Message:
@@ -276,6 +225,13 @@ def fire(sequence: int, position: int) -> Message:
     return numbered(sequence, "range.fire", position)
 
 
+async def game(*played: Message) -> World:
+    """A shooting range on which this was played."""
+    world = World(handlers=range_handlers)
+    await take(world.east, *played)
+    return world
+
+
 async def at_once(world: World, *messages: Message) -> None:
     """Both regions take all of these at the same time."""
     workers = (world.east, world.west)
@@ -284,28 +240,19 @@ async def at_once(world: World, *messages: Message) -> None:
     )
 
 
-async def score(world: World) -> Score:
+async def score(world: World) -> tuple[int, int]:
     """What the scoreboard counts when it takes what both regions sent, twice over."""
-    await settled(world)
-    for region in ("east", "west"):
+    await sweep_later(world)
+    for region in REGIONS:
         await take(world.east, *world.bus.messages(region, "in") * 2)
     head = await world.journal.head(scoreboard_of(GAME))
     counted = dict(head.state or {}) if head else {}
     return counted.get("hits", 0), counted.get("misses", 0)
 
 
-async def settled(world: World) -> None:
-    """Let the sweeps deliver what is pending."""
-    for worker in (world.east, world.west):
-        world.clock.seconds += LAG_SECONDS
-        await worker.recovery.sweep()
-
-
-async def judged(messages: Iterable[Message]) -> list[tuple[str, bytes]]:
+async def judged(*played: Message) -> list[tuple[str, bytes]]:
     """What an undisturbed worker tells the scoreboard."""
-    quiet = World(handlers=range_handlers)
-    await take(quiet.east, *messages)
-    return quiet.outputs("east", "in")
+    return (await game(*played)).outputs("east", "in")
 
 
 async def target(world: World) -> dict[str, int]:
@@ -315,53 +262,48 @@ async def target(world: World) -> dict[str, int]:
 
 
 async def test_two_copies_of_a_shot_at_once_hit_once() -> None:
-    world = World(handlers=range_handlers)
-    await world.east.consumer.consume(move(0, 10))
+    world = await game(move(0, 10))
     await at_once(world, fire(1, 10), fire(1, 10))
 
-    assert set(world.outputs("east", "in")) == set(await judged([move(0, 10), fire(1, 10)]))
+    assert set(world.outputs("east", "in")) == set(await judged(move(0, 10), fire(1, 10)))
     assert await score(world) == (1, 0)
 
 
 async def test_a_copy_of_a_hit_after_the_target_moved_away_does_not_become_a_miss() -> None:
-    world = World(handlers=range_handlers)
     played = [move(0, 1), fire(1, 1), move(2, 2)]
-    await take(world.east, *played)
-    await world.worker("east").consumer.consume(fire(1, 1))
-    await world.worker("west").consumer.consume(fire(1, 1))
+    world = await game(*played)
+    for region in REGIONS:
+        await world.worker(region).consumer.consume(fire(1, 1))
 
-    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
     assert await score(world) == (1, 0)
     assert await target(world) == {"position": 2, "attempts": 0}
 
 
 async def test_a_hit_that_a_region_misses_is_made_again_on_the_target_as_it_stood() -> None:
-    world = World(handlers=range_handlers)
+    world = await game()
     played = [move(0, 1), fire(1, 1), move(2, 2), fire(3, 1)]
     world.bus.unavailable = {"west"}
     await take(world.east, *played)
     world.bus.unavailable = set()
 
-    await settled(world)
+    await sweep_later(world)
 
-    assert world.outputs("west", "in") == world.outputs("east", "in") == await judged(played)
+    assert world.outputs("west", "in") == world.outputs("east", "in") == await judged(*played)
     assert await score(world) == (1, 1)
 
 
 async def test_two_copies_of_a_shot_and_a_move_at_once_count_one_shot() -> None:
-    world = World(handlers=range_handlers)
-    await world.east.consumer.consume(move(0, 5))
+    world = await game(move(0, 5))
     await at_once(world, fire(1, 5), fire(1, 5), move(2, 7), fire(1, 5))
 
     assert sum(await score(world)) == 1
-    assert set(world.outputs("east", "in")) == set(await judged([move(0, 5), fire(1, 5)]))
+    assert set(world.outputs("east", "in")) == set(await judged(move(0, 5), fire(1, 5)))
     assert await target(world) == {"position": 7, "attempts": 0}
 
 
 async def test_two_copies_of_a_hit_on_the_scoreboard_count_once() -> None:
-    world = World(handlers=range_handlers)
-    await world.east.consumer.consume(move(0, 3))
-    await world.east.consumer.consume(fire(1, 3))
+    world = await game(move(0, 3), fire(1, 3))
     (told,) = world.bus.messages("east", "in")
 
     await at_once(world, told, told)
@@ -370,41 +312,37 @@ async def test_two_copies_of_a_hit_on_the_scoreboard_count_once() -> None:
 
 
 async def test_a_copy_of_the_first_move_in_the_second_round_does_not_move_the_target_back() -> None:
-    world = World(handlers=range_handlers)
     played = [move(0, 5), move(1, 10), fire(2, 10)]
-    await take(world.east, *played, move(0, 5))
+    world = await game(*played, move(0, 5))
     await world.worker("west").consumer.consume(move(0, 5))
 
     assert await target(world) == {"position": 10, "attempts": 1}
-    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
     assert await score(world) == (1, 0)
 
 
 async def test_a_hundred_copies_of_one_shot_and_more_of_another_at_once_are_two_hits() -> None:
-    world = World(handlers=range_handlers)
-    await world.east.consumer.consume(move(0, 4))
+    world = await game(move(0, 4))
     await at_once(world, *[fire(1, 4)] * 100, *[fire(2, 4)] * 120)
 
-    expected = await judged([move(0, 4), fire(1, 4), fire(2, 4)])
-    assert set(world.outputs("east", "in")) == set(world.outputs("west", "in")) == set(expected)
+    expected = set(await judged(move(0, 4), fire(1, 4), fire(2, 4)))
+    assert set(world.outputs("east", "in")) == set(world.outputs("west", "in")) == expected
     assert await score(world) == (2, 0)
 
 
 async def test_copies_of_a_whole_game_arriving_backwards_change_nothing() -> None:
-    world = World(handlers=range_handlers)
     played = [move(0, 50), *(fire(n, 50) for n in range(1, 13))]
-    await take(world.east, *played)
+    world = await game(*played)
     before = await target(world)
 
     await take(world.worker("west"), *reversed(played))
 
-    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(played)
+    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
     assert await target(world) == before
     assert sum(await score(world)) == 12
 
 
-# When a remembered head outlives its state: a worker remembers a head, the other region goes on,
-# and compaction removes the head's state.
+# When a remembered head outlives its state, a copy is still recognised.
 
 
 async def test_a_copy_is_recognised_at_its_next_delivery(world: World) -> None:

@@ -1,7 +1,6 @@
 """A person erases a session's data, or deletes an entry by hand: the session goes on."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -13,12 +12,11 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.storage.documents import position_id
 from shared.testkit.injected_faults import CallFault, ProcessKilled
+from tests.business import healthy
 from tests.crashes import rest, sent
-from tests.world import World, message, take
+from tests.world import SKIP, World, message, take
 
-# When a person is erased: somebody's data is erased from a session: nothing of it is left, and the
-# session goes on.
-
+# When a person is erased, nothing of the data is left, and the session goes on.
 
 ERASE = ResolutionRequest(ResolutionAction.ERASE, "Ada", "asked to be forgotten")
 SECRET = 481_516
@@ -38,15 +36,17 @@ async def settle(worker: Services) -> None:
     await worker.recovery.consumer.dispatcher.acknowledgements.record_session("acc-7")
 
 
-async def fill(world: World, count: int = 3) -> None:
-    await take(world.east, *(secret(sequence) for sequence in range(count)))
+async def filled(count: int = 3) -> World:
+    """A session with so many secrets."""
+    world = World()
+    await take(world.east, *map(secret, range(count)))
     await settle(world.east)
     assert str(SECRET) in kept(world)
+    return world
 
 
 async def test_nothing_of_the_data_is_left_and_copies_are_still_copies() -> None:
-    world = World()
-    await fill(world, 230)
+    world = await filled(230)
 
     entry = await world.east.resolver.resolve("acc-7", ERASE)
 
@@ -62,8 +62,7 @@ async def test_nothing_of_the_data_is_left_and_copies_are_still_copies() -> None
 
 
 async def test_outputs_keep_their_numbers() -> None:
-    world = World()
-    await fill(world)
+    world = await filled()
 
     await world.east.resolver.resolve("acc-7", ERASE)
     await world.west.consumer.consume(message(3, kind="account.bill"))
@@ -73,8 +72,7 @@ async def test_outputs_keep_their_numbers() -> None:
 
 
 async def test_when_the_worker_dies_between_erasing_and_removing_it_can_be_repeated() -> None:
-    world = World()
-    await fill(world)
+    world = await filled()
     world.journal.fault_plan.plan("compact", CallFault.KILLED_BEFORE)
 
     with pytest.raises(ProcessKilled):
@@ -87,15 +85,10 @@ async def test_when_the_worker_dies_between_erasing_and_removing_it_can_be_repea
 
 @pytest.mark.parametrize(
     ("last", "in_the_way"),
-    [
-        (secret(3, "account.burn"), "halted"),
-        (secret(4), "parked"),
-        (secret(3), "pending"),
-    ],
+    [(secret(3, "account.burn"), "halted"), (secret(4), "parked"), (secret(3), "pending")],
 )
 async def test_what_still_waits_is_ended_first(last: Message, in_the_way: str) -> None:
-    world = World()
-    await fill(world)
+    world = await filled()
     world.bus.unavailable.update({"west"} if in_the_way == "pending" else ())
     await world.east.consumer.consume(last)
     await settle(world.east)
@@ -108,11 +101,9 @@ async def test_what_still_waits_is_ended_first(last: Message, in_the_way: str) -
 
 
 async def test_a_fault_that_was_skipped_is_erased_with_its_body() -> None:
-    world = World()
-    await fill(world)
+    world = await filled()
     await world.east.consumer.consume(secret(3, "account.burn"))
-    skip = replace(ERASE, action=ResolutionAction.SKIP)
-    await world.east.resolver.resolve("acc-7", skip)
+    await world.east.resolver.resolve("acc-7", SKIP)
     await settle(world.east)
 
     await world.east.resolver.resolve("acc-7", ERASE)
@@ -125,9 +116,7 @@ async def test_the_journal_of_a_saga_is_not_erased() -> None:
         await World().east.resolver.resolve("saga:order-1", ERASE)
 
 
-# When an entry is deleted by hand: somebody deletes a document whose outbox is pending: what is
-# lost is what the page says.
-
+# When an entry is deleted by hand, what is lost is what the page says.
 
 BILLS = [message(n, kind="account.bill") for n in range(4)]
 
@@ -150,9 +139,8 @@ async def test_an_older_entrys_pending_outputs_are_lost_and_nothing_else(world: 
     delete(world, 1)
 
     await rest(world)
-    outcome = await world.east.consumer.consume(BILLS[3])
+    assert isinstance(await world.east.consumer.consume(BILLS[3]), Processed)
 
-    assert isinstance(outcome, Processed)
     assert world.amounts() == [1, 2, 3, 4]
     east = sent(world, "east")
     assert sent(world, "west") == [east[0], east[2], east[3]]
@@ -160,26 +148,25 @@ async def test_an_older_entrys_pending_outputs_are_lost_and_nothing_else(world: 
 
 async def test_the_newest_entrys_message_is_missing_until_it_is_sent_again(world: World) -> None:
     await leave_pending(world, 3)
-    quiet = World()
-    await take(quiet.east, *BILLS)
     delete(world, 2)
 
-    assert await world.east.consumer.consume(BILLS[3]) == Parked()
-    assert isinstance(await world.east.consumer.consume(BILLS[2]), Processed)
+    parked, done = await take(world.east, BILLS[3], BILLS[2])
     await rest(world)
 
+    assert parked == Parked()
+    assert isinstance(done, Processed)
     assert world.amounts() == [1, 2, 3, 4]
-    assert sent(world, "east") == sent(world, "west") == quiet.outputs("east")
+    assert sent(world, "east") == sent(world, "west") == (await healthy(*BILLS)).outputs("east")
 
 
 async def test_a_message_whose_parking_was_deleted_is_parked_again(world: World) -> None:
-    await world.east.consumer.consume(BILLS[0])
-    await world.east.consumer.consume(BILLS[2])
+    await take(world.east, BILLS[0], BILLS[2])
     delete(world, 1)
     world.east = world.worker("east")
 
-    assert await world.east.consumer.consume(BILLS[2]) == Parked()
-    assert isinstance(await world.east.consumer.consume(BILLS[1]), Processed)
+    parked, done = await take(world.east, BILLS[2], BILLS[1])
 
+    assert parked == Parked()
+    assert isinstance(done, Processed)
     assert world.amounts() == [1, 2, 3]
     assert await world.journal.sessions(SessionNeed.DRAINING, limit=1) == []

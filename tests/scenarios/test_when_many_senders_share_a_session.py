@@ -10,14 +10,13 @@ import pytest
 
 from shared.domain import next_entry
 from shared.domain.journal import Cursor, EvictedCursor
-from shared.domain.message import Message
+from shared.domain.message import Message, Number
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.storage.documents import GENESIS_ID, cursor_id, encode_entry
+from shared.storage.documents import GENESIS_ID, cursor_id
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, business, payment, plain
 from tests.schedules import race
-from tests.world import POLICY, World, message
+from tests.world import POLICY, SKIP, World, message, take
 
 IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 SENDERS = [f"sender-{n}" for n in range(6)]
@@ -48,8 +47,7 @@ def rounds(count: int) -> list[Message]:
 
 async def consume(world: World, messages: Sequence[Message], region: str = "east") -> list[str]:
     """What becomes of each message, by the worker that has the region now."""
-    worker = world.east if region == "east" else world.west
-    return [type(await worker.consumer.consume(arriving)).__name__ for arriving in messages]
+    return [type(one).__name__ for one in await take(getattr(world, region), *messages)]
 
 
 def amounts(messages: Sequence[Message]) -> list[int]:
@@ -69,9 +67,7 @@ async def test_every_sender_is_taken_in_its_order_and_once_by_any_worker(world: 
     assert world.amounts() == amounts(sent)
 
 
-async def test_an_entry_names_the_groups_used_last_and_the_others_lie_beside_it(
-    world: World,
-) -> None:
+async def test_an_entry_names_the_groups_used_last_and_others_lie_beside_it(world: World) -> None:
     await consume(world, rounds(2))
 
     head = world.journal.newest("acc-7")
@@ -81,20 +77,18 @@ async def test_an_entry_names_the_groups_used_last_and_the_others_lie_beside_it(
     first = await world.journal.cursor("acc-7", SENDERS[0])
     assert first == EvictedCursor(Cursor(0, 2), ((1, 1), (2, 7)))
     assert await world.journal.cursor("acc-7", "nobody") is None
+    beside = {i for i, d in world.journal.partitions["acc-7"].items() if d["kind"] != "entry"}
+    assert beside == {GENESIS_ID, *(cursor_id(group) for group in SENDERS)}
 
 
 async def test_entries_of_any_number_of_senders_are_equally_large(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(next_entry, "CURSORS_MAX", 64)
-    sizes: list[int] = []
-    for n in range(600):
-        hint = message(0, group=f"session:device-{n:06d}", kind="account.hint")
-        await world.east.consumer.consume(hint)
-        head = world.journal.newest("acc-7")
-        assert head is not None
-        # What it says of its message and the error queue is the same for every one.
-        sizes.append(len(json.dumps(encode_entry(head)["cursors"])))
+    hints = (message(0, group=f"session:device-{n:06d}", kind="account.hint") for n in range(600))
+    await take(world.east, *hints)
+    # What an entry says of its message and the error queue is the same for every one.
+    sizes = [len(json.dumps(entry["cursors"])) for entry in world.entries()]
 
     assert max(sizes) == sizes[63] == sizes[599] < 64 * 55
 
@@ -132,9 +126,7 @@ async def test_what_waits_for_an_evicted_senders_missing_message_is_drained(worl
     assert set(await consume(world, [*early, *rounds(1)], "west")) == {"AlreadyDone"}
 
 
-async def test_what_is_parked_while_its_senders_cursor_is_evicted_is_drained_by_the_sweep(
-    world: World,
-) -> None:
+async def test_what_is_parked_beside_an_evicted_cursor_is_drained_later(world: World) -> None:
     await consume(world, rounds(1))
     await consume(world, [sent_by(SENDERS[0], 2)])
     # The missing message is committed by a worker that dies before it drains.
@@ -202,9 +194,7 @@ async def test_a_fault_of_an_evicted_sender_is_resolved(world: World) -> None:
     behind = [sent_by(group, 1) for group in SENDERS[1:]]
     assert set(await consume(world, behind)) == {"Parked"}
 
-    await world.worker("west").resolver.resolve(
-        "acc-7", ResolutionRequest(ResolutionAction.SKIP, who="ann", why="not needed")
-    )
+    await world.worker("west").resolver.resolve("acc-7", SKIP)
 
     assert world.amounts() == [*amounts(rounds(1)), *amounts(behind)]
     assert set(await consume(world, [poison, sent_by(SENDERS[0], 0)])) == {"AlreadyDone"}
@@ -215,14 +205,13 @@ async def test_an_evicted_sender_waits_beside_a_claim_and_is_drained_after_it() 
     outside = Outside()
     world = World(policy=IMPATIENT, handlers=business(outside))
     await consume(world, rounds(1))
-    late = world.worker("west", IMPATIENT)
     waited: list[object] = []
 
     async def others_arrive() -> None:
-        waited.append(await late.consumer.consume(sent_by(SENDERS[0], 1)))
+        waited.extend(await take(world.west, sent_by(SENDERS[0], 1)))
 
     outside.before = others_arrive
-    paid = replace(payment(0), number=replace(rounds(1)[0].number, group="sender-9"))  # type: ignore[type-var]
+    paid = replace(payment(0), number=Number("sender-9", 0, 0))
     assert isinstance(await world.east.consumer.consume(paid), Processed)
 
     assert waited == [Parked()]
@@ -287,8 +276,7 @@ async def test_two_workers_that_evict_each_others_cursors_take_every_message_onc
 
 async def test_workers_that_get_messages_in_any_order_take_each_sender_in_its_order() -> None:
     for seed in range(150):
-        draw = Random(seed)
-        sent = rounds(2)[:8]
+        draw, sent = Random(seed), rounds(2)[:8]
         arrivals = [draw.sample(sent, len(sent)) for _ in range(2)]
         world = World(policy=IMPATIENT)
 
@@ -297,13 +285,5 @@ async def test_workers_that_get_messages_in_any_order_take_each_sender_in_its_or
         taken = world.amounts()
         assert sorted(taken) == sorted(amounts(sent)), seed
         for group in range(6):
-            assert [a for a in taken if a // 100 == group] == sorted(
-                a for a in taken if a // 100 == group
-            ), seed
-
-
-async def test_nothing_but_cursors_lies_beside_a_journal_of_many_senders(world: World) -> None:
-    await consume(world, rounds(2))
-
-    beside = {i for i, d in world.journal.partitions["acc-7"].items() if d["kind"] != "entry"}
-    assert beside == {GENESIS_ID, *(cursor_id(group) for group in SENDERS)}
+            own = [amount for amount in taken if amount // 100 == group]
+            assert own == sorted(own), seed

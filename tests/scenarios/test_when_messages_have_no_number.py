@@ -1,6 +1,5 @@
 """Messages have no number: they are known by their markers, and keep the order of arrival."""
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
@@ -16,52 +15,43 @@ from shared.engine.consume.outcomes import (
     Parked,
     Processed,
 )
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.operate.resolve import ResolutionAction
 from shared.engine.worker import WaitLimits
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan
 from tests.business import (
     BEGAN,
     LEASE_OVER,
+    BusinessWorld,
     Outside,
     WrongClock,
     business,
     dies,
+    healthy,
     plain,
     swept,
     worker_with,
-    world_of,
 )
-from tests.crashes import redelivered, sent, worlds
-from tests.world import POLICY, REGIONS, World, message, take
+from tests.crashes import assert_the_same_whatever_fails, redelivered, sent
+from tests.world import POLICY, REGIONS, SKIP, World, message, take
 
-# When a message has no number: a message without a number: known by its marker, in the order of its
-# arrival, for a time.
-
+# When a message has no number, it is known by its marker for a time, in the order of arrival.
 
 WINDOW = POLICY.window_seconds
 HOUR = 3600.0
-SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")
-
-
 OTHER = replace(plain(0), body=b'{"amount":99}')
-
-
-def markers(world: World) -> list[str]:
-    """The markers that are kept."""
-    ids = [d["id"] for d in world.journal.partitions["acc-7"].values() if d["kind"] == "marker"]
-    return [marker for marker in ids if world.journal.store.read("acc-7", marker)]
+BURN, PAY = plain(0, "account.burn"), plain(0, "account.pay")
 
 
 @pytest.mark.parametrize("later", range(3))
 @pytest.mark.parametrize("first", REGIONS)
 async def test_a_copy_is_known_by_its_marker(world: World, first: str, later: int) -> None:
-    await world.worker(first).consumer.consume(plain(0))
-    await take(world.worker(first), *(plain(sequence) for sequence in range(1, later + 1)))
+    for sequence in range(later + 1):
+        await world.worker(first).consumer.consume(plain(sequence))
     outputs = world.outputs("east")
 
     for region in (*REGIONS, *REGIONS):
-        assert await world.worker(region).consumer.consume(plain(0)) == AlreadyDone()
-        assert await getattr(world, region).consumer.consume(plain(0)) == AlreadyDone()
+        for worker in (world.worker(region), getattr(world, region)):
+            assert await worker.consumer.consume(plain(0)) == AlreadyDone()
 
     assert world.amounts() == list(range(1, later + 2))
     assert world.outputs("east") == world.outputs("west") == outputs
@@ -78,9 +68,7 @@ async def test_a_new_one_is_not_looked_up_before_it_is_tried(world: World) -> No
 
 @pytest.mark.parametrize("later", range(3))
 @pytest.mark.parametrize("region", REGIONS)
-async def test_other_content_under_its_id_is_refused_visibly(
-    world: World, region: str, later: int
-) -> None:
+async def test_other_content_under_its_id_is_refused(world: World, region: str, later: int) -> None:
     await take(world.east, *(plain(sequence) for sequence in range(later + 1)))
 
     outcome = await world.worker(region).consumer.consume(OTHER)
@@ -93,16 +81,15 @@ async def test_other_content_under_its_id_is_refused_visibly(
 async def test_the_same_id_in_another_session_is_another_message(world: World) -> None:
     await world.east.consumer.consume(plain(0))
 
-    outcome = await world.east.consumer.consume(replace(OTHER, session="acc-8"))
+    assert isinstance(await world.east.consumer.consume(replace(OTHER, session="acc-8")), Processed)
 
-    assert isinstance(outcome, Processed)
     assert world.amounts("acc-8") == [99]
 
 
 async def test_it_does_not_take_a_number_from_those_that_have_one(world: World) -> None:
-    for arriving in (plain(7), message(0), plain(8), message(1)):
-        assert isinstance(await world.east.consumer.consume(arriving), Processed)
+    outcomes = await take(world.east, plain(7), message(0), plain(8), message(1))
 
+    assert {type(outcome) for outcome in outcomes} == {Processed}
     assert world.amounts() == [8, 1, 9, 2]
 
 
@@ -140,7 +127,9 @@ async def test_the_marker_does_not_stay_for_ever(world: World) -> None:
 
     world.clock.seconds += WINDOW + 3 * HOUR
 
-    assert markers(world) == []
+    ids = [d["id"] for d in world.journal.partitions["acc-7"].values() if d["kind"] == "marker"]
+    assert len(ids) == 1
+    assert world.journal.store.read("acc-7", ids[0]) is None
 
 
 @pytest.mark.parametrize(
@@ -164,17 +153,7 @@ async def test_one_that_does_not_say_when_it_was_sent_is_refused_by_name(
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "1970-01-01", "20200101T000000Z"])
 async def test_one_from_long_ago_is_refused_by_name(world: World, time: str) -> None:
-    outcome = await world.east.consumer.consume(replace(plain(0), time=time))
-
-    assert isinstance(outcome, Expired)
-
-
-async def test_two_first_ever_ones_at_once_are_both_done(world: World) -> None:
-    await asyncio.gather(
-        world.east.consumer.consume(plain(0)), world.west.consumer.consume(plain(1))
-    )
-
-    assert sorted(world.amounts()) == [1, 2]
+    assert isinstance(await world.east.consumer.consume(replace(plain(0), time=time)), Expired)
 
 
 @pytest.mark.parametrize("fault", CALL_ERRORS)
@@ -191,15 +170,8 @@ async def test_a_call_that_goes_wrong_costs_no_effect(call: str, fault: CallFaul
 
 async def test_any_call_can_go_wrong_in_any_way() -> None:
     outside = Outside()
-    arrivals = [
-        plain(0),
-        plain(1, "account.pay"),
-        plain(0),
-        plain(2, "account.burn"),
-        plain(3),
-        plain(2, "account.burn"),
-        plain(3),
-    ]
+    burn = plain(2, "account.burn")
+    arrivals = [plain(0), plain(1, "account.pay"), plain(0), burn, plain(3), burn, plain(3)]
 
     async def work(world: World) -> None:
         await redelivered(world, *arrivals)
@@ -208,59 +180,49 @@ async def test_any_call_can_go_wrong_in_any_way() -> None:
         await world.east.resolver.resolve("acc-7", SKIP)
         await swept(world)
 
-    faulty = worlds(work, business(outside))
-    quiet = await anext(faulty)
-    async for world in faulty:
-        assert world.amounts() == [1, 2, 4], world.fault_plan
-        for region in REGIONS:
-            assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
-        assert await world.pending() == [], world.fault_plan
-        assert len(outside.keys[2]) == 1, world.fault_plan
+    async def also(_: World) -> None:
+        assert len(outside.keys[2]) == 1
+
+    await assert_the_same_whatever_fails(work, business(outside), [1, 2, 4], 3, also=also)
 
 
-# When messages without numbers wait: messages without numbers wait behind a halt or a claim: in the
-# order of their arrival.
+# When messages without numbers wait behind a halt or a claim, they keep the order of arrival.
 
 
-async def halted() -> World:
-    """A session that stops at its first message."""
+async def halted(*behind: int) -> World:
+    """A session that stops at its first message, and others that wait behind it."""
     world = World()
-    assert isinstance(await world.east.consumer.consume(plain(0, "account.burn")), Faulted)
+    assert isinstance(await world.east.consumer.consume(BURN), Faulted)
+    for n, sequence in enumerate(behind):
+        assert await world.worker(REGIONS[n % 2]).consumer.consume(plain(sequence)) == Parked()
     return world
 
 
 async def test_those_behind_a_halt_are_drained_in_the_order_of_their_arrival() -> None:
-    world = await halted()
-    arrivals = [5, 3, 9, 1, 7]
-    for n, sequence in enumerate(arrivals):
-        assert await world.worker(REGIONS[n % 2]).consumer.consume(plain(sequence)) == Parked()
+    world = await halted(5, 3, 9, 1, 7)
 
     await world.west.resolver.resolve("acc-7", SKIP)
 
-    assert world.amounts() == [n + 1 for n in arrivals]
+    assert world.amounts() == [6, 4, 10, 2, 8]
     assert "parked" not in world.entries()[-1]
     assert world.outputs("east") == world.outputs("west")
 
 
 async def test_copies_of_those_behind_a_halt_are_done_already_and_others_refused() -> None:
-    world = await halted()
-    await take(world.east, *(plain(sequence) for sequence in (1, 2)))
+    world = await halted(1, 2)
 
     for region in (*REGIONS, *REGIONS):
         worker = world.worker(region)
-        assert await worker.consumer.consume(plain(0, "account.burn")) == AlreadyDone()
-        assert await worker.consumer.consume(plain(1)) == AlreadyDone()
-        other = replace(plain(1), body=b'{"amount":99}')
-        assert isinstance(await worker.consumer.consume(other), Conflicting)
-        assert isinstance(await worker.consumer.consume(OTHER), Conflicting)
+        assert set(await take(worker, BURN, plain(1))) == {AlreadyDone()}
+        others = await take(worker, replace(plain(1), body=b'{"amount":99}'), OTHER)
+        assert {type(outcome) for outcome in others} == {Conflicting}
     await world.west.resolver.resolve("acc-7", SKIP)
 
     assert world.amounts() == [2, 3]
 
 
 async def test_one_behind_a_halt_is_not_too_old_when_its_turn_comes() -> None:
-    world = await halted()
-    await world.east.consumer.consume(plain(1))
+    world = await halted(1)
     world.clock.seconds += 3 * WINDOW
 
     await world.west.resolver.resolve("acc-7", SKIP)
@@ -270,59 +232,49 @@ async def test_one_behind_a_halt_is_not_too_old_when_its_turn_comes() -> None:
 
 async def test_a_late_copy_of_the_original_is_a_duplicate_after_an_edit() -> None:
     world = await halted()
-    original = plain(0, "account.burn")
-    await world.east.resolver.resolve(
-        "acc-7", ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typo", b'{"amount":-1}')
-    )
+    edit = replace(SKIP, action=ResolutionAction.EDIT, body=b'{"amount":-1}')
+    await world.east.resolver.resolve("acc-7", edit)
 
     for region in REGIONS:
-        assert await world.worker(region).consumer.consume(original) == AlreadyDone()
+        assert await world.worker(region).consumer.consume(BURN) == AlreadyDone()
     assert isinstance(await world.east.consumer.consume(OTHER), Conflicting)
 
     assert world.amounts() == [-1]
 
 
 async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, plain(0, "account.pay"), "append", CallFault.KILLED_AFTER)
+    world, arrivals = BusinessWorld(), [plain(n) for n in (5, 3, 9)]
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
     hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
-    arrivals = [5, 3, 9]
-    assert set(await take(hurried, *(plain(sequence) for sequence in arrivals))) == {Parked()}
-    copies = [await world.east.consumer.consume(plain(n)) for n in arrivals]
-    assert copies == [AlreadyDone()] * 3
+    assert await take(hurried, *arrivals) == [Parked()] * 3
+    assert await take(world.east, *arrivals) == [AlreadyDone()] * 3
     world.clock.seconds += LEASE_OVER
 
     await world.west.recovery.sweep()
 
     assert world.amounts() == [1, 6, 4, 10]
     assert world.outputs("east") == world.outputs("west")
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
 @pytest.mark.parametrize("region", REGIONS)
 async def test_a_copy_of_a_claimed_one_takes_over_after_the_lease(region: str) -> None:
-    outside = Outside()
-    world = world_of(outside)
-    pay = plain(0, "account.pay")
-    await dies(world, pay, "replace", CallFault.KILLED_BEFORE)
-    assert await world.worker(region).consumer.consume(pay) == Claimed()
+    world = BusinessWorld()
+    await dies(world, PAY, "replace", CallFault.KILLED_BEFORE)
+    assert await world.worker(region).consumer.consume(PAY) == Claimed()
     world.clock.seconds += LEASE_OVER
 
-    assert isinstance(await world.worker(region).consumer.consume(pay), Processed)
+    assert isinstance(await world.worker(region).consumer.consume(PAY), Processed)
 
-    quiet = world_of(Outside())
-    await quiet.east.consumer.consume(pay)
     assert world.amounts() == [1]
-    assert len(outside.keys[1]) == 1
-    for to in REGIONS:
-        assert sent(world, to) == quiet.outputs(to) != []
+    assert len(world.outside.keys[1]) == 1
+    quiet = await healthy(PAY)
+    assert sent(world, "east") == sent(world, "west") == quiet.outputs("east") != []
 
 
 async def test_other_content_under_the_id_of_a_claimed_one_is_refused_visibly() -> None:
-    world = world_of(Outside())
-    await dies(world, plain(0, "account.pay"), "append", CallFault.KILLED_AFTER)
+    world = BusinessWorld()
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
 
     for region in REGIONS:
-        outcome = await world.worker(region).consumer.consume(OTHER)
-        assert isinstance(outcome, Conflicting)
+        assert isinstance(await world.worker(region).consumer.consume(OTHER), Conflicting)

@@ -135,9 +135,7 @@ async def test_a_queue_is_sent_each_message_and_each_output_once(world: World) -
 
 
 @in_two_regions
-async def test_messages_that_come_early_wait_inside_the_first_call_that_is_made_for_them(
-    world: World,
-) -> None:
+async def test_messages_that_come_early_wait_inside_their_first_call(world: World) -> None:
     began = virtual_time.now()
     await receive(world.east, reversed(visible(world, "east")))
 
@@ -146,9 +144,7 @@ async def test_messages_that_come_early_wait_inside_the_first_call_that_is_made_
 
 
 @in_two_regions
-async def test_messages_that_wait_in_vain_are_settled_by_the_first_call_that_is_made_for_them(
-    world: World,
-) -> None:
+async def test_messages_that_wait_in_vain_are_settled_by_their_first_call(world: World) -> None:
     first, *others = visible(world, "east")
     await receive(world.east, others)
     assert GAP_SECONDS <= virtual_time.now() < 2 * GAP_SECONDS

@@ -13,12 +13,11 @@ from shared.engine.operate.recover import Recovered
 from shared.storage.documents import decode_pending
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault, ProcessKilled
 from shared.testkit.memory_store import VirtualClock
-from tests.crashes import FaultyWorld, redelivered, rest, sent, worlds
+from tests.business import healthy
+from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
 from tests.world import LAG_SECONDS, POLICY, World, handlers, message, take
 
-# When many outboxes are stuck: thousands of outboxes cannot be paid for now; what comes after them
-# is paid all the same.
-
+# When many outboxes are stuck, what comes after them is delivered all the same.
 
 STUCK = 2_000
 BURNT = "errors"
@@ -76,15 +75,13 @@ async def test_two_thousand_stuck_outboxes_do_not_starve_a_new_one() -> None:
         assert len(reports) == STUCK
 
 
-async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hide_the_others(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_one_session_with_more_than_a_search_looks_at_does_not_hide_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shared.engine.operate.recover.SEARCHED_MAX", 20)
-    world = World()
     world.bus.unavailable = {("east", BURNT)}
-    for sequence in range(30):
-        hint = message(sequence, session="busy", kind="account.hint")
-        await world.east.consumer.consume(hint)
+    hints = (message(sequence, session="busy", kind="account.hint") for sequence in range(30))
+    await take(world.east, *hints)
     expected = await leave_unsent(world)
     east = world.worker("east")
 
@@ -94,7 +91,7 @@ async def test_one_session_with_more_outboxes_than_a_search_looks_at_does_not_hi
     assert world.outputs("east") == expected
 
 
-async def test_a_queue_out_of_reach_does_not_keep_a_run_from_paying_what_goes_to_others() -> None:
+async def test_a_queue_out_of_reach_does_not_keep_a_run_from_the_others() -> None:
     world = await stuck_world(40)
     expected = await leave_unsent(world)
 
@@ -109,27 +106,34 @@ async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:
 
     assert await world.east.recovery.sweep(limit=10) == Recovered(helped=10)
 
-    assert [m.session for m in world.bus.messages("east", BURNT)] == [
-        f"stuck-{n}" for n in range(10)
-    ]
+    assert reported(world) == [f"stuck-{n}" for n in range(10)]
 
 
-async def test_a_session_whose_rescue_throws_does_not_keep_the_others_from_theirs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = await stuck_world(20)
-    world.bus.unavailable.clear()
-    deliver = world.east.recovery.dispatcher.deliver_in_order
+def reported(world: World) -> list[str]:
+    """The sessions that the east's error queue was told of."""
+    return [m.session for m in world.bus.messages("east", BURNT)]
 
-    async def deliver_or_throw(pending: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
-        if pending[0].session == "stuck-7":
-            raise ZeroDivisionError("a bug")
+
+def fail_at(world: World, place: int, error: BaseException) -> None:
+    """Let the east raise in place of the delivery that comes after so many others."""
+    dispatcher, calls = world.east.recovery.dispatcher, count()
+    deliver = dispatcher.deliver_in_order
+
+    async def deliver_or_raise(pending: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
+        if next(calls) == place:
+            raise error
         return await deliver(pending, regions)
 
-    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_or_throw)
+    dispatcher.deliver_in_order = deliver_or_raise  # type: ignore[assignment, method-assign]
+
+
+async def test_a_session_whose_recovery_raises_does_not_keep_the_others_from_theirs() -> None:
+    world = await stuck_world(20)
+    world.bus.unavailable.clear()
+    fail_at(world, 7, ZeroDivisionError("a bug"))
 
     assert await world.east.recovery.sweep() == Recovered(helped=19, left=1)
-    assert len(world.bus.messages("east", BURNT)) == 19
+    assert len(reported(world)) == 19
 
 
 async def feed_of(world: World) -> list[PendingOutbox]:
@@ -138,32 +142,19 @@ async def feed_of(world: World) -> list[PendingOutbox]:
     return [pending for document in documents if (pending := decode_pending(document))]
 
 
-async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_worker_killed_in_a_change_feed_batch_of_a_hundred_strands_nothing() -> None:
     world = await stuck_world(100)
     world.bus.unavailable.clear()
     seen = await feed_of(world)
     assert len(seen) == 100
-    deliver = world.east.recovery.dispatcher.deliver_in_order
-    calls = count()
-
-    async def deliver_until_killed(
-        pending: list[PendingOutbox], regions: list[str]
-    ) -> tuple[str, ...]:
-        if next(calls) == 40:
-            raise ProcessKilled
-        return await deliver(pending, regions)
-
-    monkeypatch.setattr(world.east.recovery.dispatcher, "deliver_in_order", deliver_until_killed)
+    fail_at(world, 40, ProcessKilled())
     with pytest.raises(ProcessKilled):
         await world.east.recovery.recover(seen)
 
     world.clock.seconds += LAG_SECONDS
     await world.worker("east").recovery.sweep()
 
-    reports = [m.session for m in world.bus.messages("east", BURNT)]
-    assert set(reports) == {f"stuck-{n}" for n in range(100)}
+    assert set(reported(world)) == {f"stuck-{n}" for n in range(100)}
 
 
 async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
@@ -176,29 +167,24 @@ async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
     await world.worker("east").recovery.recover(seen[:20])
     await world.east.recovery.sweep()
 
-    reports = [m.session for m in world.bus.messages("east", BURNT)]
-    assert sorted(reports) == sorted(f"stuck-{n}" for n in range(30))
+    assert sorted(reported(world)) == sorted(f"stuck-{n}" for n in range(30))
 
 
-async def test_two_quick_saves_of_one_session_are_paid_in_order_by_one_look() -> None:
+async def test_two_quick_saves_of_one_session_are_delivered_in_order_by_one_look() -> None:
     world = World()
-    bills = [message(n, kind="account.bill") for n in range(2)]
-    quiet = World()
-    await take(quiet.east, *bills)
     world.bus.unavailable = {"east"}
-    await take(world.east, *bills)
+    await take(world.east, *BILLS[:2])
     world.bus.unavailable = set()
     (newest,) = [pending for pending in await feed_of(world) if pending.position == 1]
 
     await world.worker("east").recovery.recover([newest])
 
+    quiet = await healthy(*BILLS[:2])
     assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
     assert await world.pending() == []
 
 
-# When an acknowledgement is put off: every region took an entry's outputs; that is said with the
-# next entry, or a little later.
-
+# When an acknowledgement is put off, it is said with the next entry, or a little later.
 
 IDLE_SECONDS = 1.0
 PUT_OFF = replace(POLICY, acknowledge_seconds=IDLE_SECONDS)
@@ -241,22 +227,16 @@ def world(clock: SteppedClock) -> World:
 
 async def bodies_of_a_quiet_world(count: int) -> list[tuple[str, bytes]]:
     """What a world that puts nothing off sends."""
-    quiet = World()
-    await take(quiet.east, *BILLS[:count])
-    return quiet.outputs("east")
+    return (await healthy(*BILLS[:count])).outputs("east")
 
 
 async def test_a_message_with_outputs_costs_one_write_and_nothing_else(world: World) -> None:
-    assert {type(one) for one in await take(world.east, *BILLS)} == {Processed}
+    await take(world.east, *BILLS)
 
     assert dict(world.journal.fault_plan.calls) == {"append": len(BILLS)}
     assert dict(world.bus.fault_plan.calls) == {"send.east": len(BILLS), "send.west": len(BILLS)}
     assert world.outputs("east") == world.outputs("west") == await bodies_of_a_quiet_world(4)
-
-
-async def test_only_the_newest_outbox_is_left_to_acknowledge(world: World) -> None:
-    await take(world.east, *BILLS)
-
+    # Only the newest outbox is left to acknowledge.
     assert [bool(entry.get("pending")) for entry in world.entries()] == [False, False, False, True]
 
 
@@ -288,12 +268,9 @@ async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(worl
     assert await world.pending() == []
 
 
-async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
-    world: World, clock: SteppedClock
-) -> None:
-    await world.east.consumer.consume(BILLS[0])
-    await world.west.consumer.consume(BILLS[1])
-    await world.east.consumer.consume(BILLS[2])
+async def test_another_region_that_goes_on_keeps_order(world: World, clock: SteppedClock) -> None:
+    for worker, bill in zip((world.east, world.west, world.east), BILLS, strict=False):
+        await worker.consumer.consume(bill)
     await clock.let_pass(2 * IDLE_SECONDS)
     await clock.let_pass(IDLE_SECONDS)
 
@@ -303,9 +280,7 @@ async def test_another_region_that_goes_on_meanwhile_keeps_the_order(
 
 
 @pytest.mark.parametrize("fault", [CallFault.LOST, CallFault.UNANSWERED])
-async def test_it_is_carried_though_the_carrying_write_got_no_answer(
-    world: World, fault: CallFault
-) -> None:
+async def test_it_is_carried_though_the_write_got_no_answer(world: World, fault: CallFault) -> None:
     await world.east.consumer.consume(BILLS[0])
     world.journal.fault_plan.plan("append", fault)
 
@@ -324,8 +299,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
     await clock.let_pass(2 * IDLE_SECONDS)
     await clock.let_pass(LAG_SECONDS)
 
-    sweeps = [asyncio.create_task(worker.recovery.sweep()) for worker in (world.east, world.west)]
-    await asyncio.gather(*sweeps)
+    await asyncio.gather(world.east.recovery.sweep(), world.west.recovery.sweep())
 
     assert set(world.outputs("east")) == set(await bodies_of_a_quiet_world(1))
     assert await world.pending() == []
@@ -345,11 +319,4 @@ async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_region
         await redelivered(world, *BILLS[:3])
         await rest(world)
 
-    expected: list[tuple[str, bytes]] = []
-    async for world in worlds(work, handlers, PUT_OFF):
-        assert isinstance(world, FaultyWorld)
-        expected = expected or sent(world, "east")
-        assert len(expected) == 3
-        assert world.amounts() == [1, 2, 3], world.fault_plan
-        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.pending() == [], world.fault_plan
+    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], 3, PUT_OFF)

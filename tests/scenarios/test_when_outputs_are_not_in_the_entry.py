@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.errors import OutcomeUnknown
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.journal import Status
 from shared.domain.message import Message
@@ -22,15 +23,14 @@ from shared.storage import limits
 from shared.storage.documents import STAGED_SECONDS, staged_ids
 from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.injected_faults import CallFault, ProcessKilled
-from tests.crashes import redelivered, rest, sent, worlds
+from tests.business import healthy
+from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
 from tests.sized_outputs import WRITER, writing, written_in
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
-from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, take
+from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, sweep_later, take
 
-# When outputs are made again: a deterministic handler's outputs are not stored: they are made again
-# on the state before.
-
+# When outputs are made again, on the state before, they have the same bytes.
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,8 +73,8 @@ QUOTES = [message(n, kind="quote") for n in range(3)]
 
 @pytest.fixture
 def world() -> World:
-    """Two regions whose handler is deterministic."""
-    return World(handlers=handlers)
+    """Two regions with a deterministic handler, and others that write letters."""
+    return World(handlers=Handlers.joined([handlers, letter_handlers]))
 
 
 @pytest.fixture(autouse=True)
@@ -84,30 +84,26 @@ def price_of_the_day() -> None:
 
 
 async def leave_unsent(world: World, *quotes: Message) -> list[tuple[str, bytes]]:
-    """Commit while a region is unavailable; the answer is what should have been sent."""
+    """Commit while the west is unavailable; the answer is what should have been sent."""
     quiet = World(handlers=handlers)
     await take(quiet.east, *quotes)
     await world.east.consumer.consume(quotes[0])
-    for arriving in quotes[1:]:
-        world.bus.unavailable = {"west"}
-        await world.east.consumer.consume(arriving)
+    world.bus.unavailable = {"west"}
+    await take(world.east, *quotes[1:])
     world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
 
 
 async def test_they_are_not_in_the_journal(world: World) -> None:
-    outcome = await world.east.consumer.consume(QUOTES[0])
+    assert isinstance(await world.east.consumer.consume(QUOTES[0]), Processed)
 
-    assert isinstance(outcome, Processed)
     (entry,) = world.entries()
     assert "batches" not in entry["outbox"]
     assert "lucky_number" not in json.dumps(entry)
 
 
-async def test_a_region_that_missed_some_gets_the_same_bytes_on_the_state_before_each(
-    world: World,
-) -> None:
+async def test_a_region_that_missed_some_gets_the_same_bytes(world: World) -> None:
     expected = await leave_unsent(world, *QUOTES)
     prices["today"] = [99]
 
@@ -142,8 +138,8 @@ async def test_a_late_duplicate_changes_and_sends_nothing_new(world: World) -> N
     before = world.outputs("east")
 
     for arriving in reversed(QUOTES):
-        assert await world.worker("east").consumer.consume(arriving) == AlreadyDone()
-        assert await world.worker("west").consumer.consume(arriving) == AlreadyDone()
+        for worker in (world.worker("east"), world.worker("west")):
+            assert await worker.consumer.consume(arriving) == AlreadyDone()
 
     assert world.outputs("east") == world.outputs("west") == before
     assert world.amounts() == [1, 2, 3]
@@ -208,17 +204,14 @@ async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: Worl
     assert world.outputs("west") == expected
 
 
-async def test_a_handler_that_now_fails_does_not_keep_other_sessions_from_their_rescue(
-    world: World,
-) -> None:
-    def failing(_: Account, __: Amount, ___: Context) -> Account:
+async def test_a_handler_that_now_fails_keeps_no_other_session_from_recovery(world: World) -> None:
+    def fails(_: Account, __: Amount, ___: Context) -> Account:
         raise ZeroDivisionError("a bug")
 
     world.bus.unavailable = {"west"}
-    other = message(0, session="other", kind="quote")
     await world.east.consumer.consume(QUOTES[0])
-    world.handlers = handlers_with(failing)
-    await world.worker("east").consumer.consume(other)
+    world.handlers = handlers_with(fails)
+    await world.worker("east").consumer.consume(message(0, session="other", kind="quote"))
     world.bus.unavailable = set()
     world.clock.seconds += LAG_SECONDS
 
@@ -235,21 +228,11 @@ async def test_whatever_call_fails_the_outputs_made_again_have_the_same_bytes() 
         await redelivered(world, *QUOTES)
         await rest(world)
 
-    expected: list[tuple[str, bytes]] = []
-    async for world in worlds(work, handlers):
-        expected = expected or sent(world, "east")
-        assert len(expected) == 3
-        assert world.amounts() == [1, 2, 3], world.fault_plan
-        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.pending() == [], world.fault_plan
+    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], 3)
 
 
-# When outputs are too large for an entry: outputs beyond one batch are staged beside the journal,
-# and belong to the entry that commits.
+# When outputs are too large for an entry, they are staged, and belong to the entry that commits.
 
-
-OVER_A_BATCH = [700_000] * 4
-OVER_AN_ENTRY = [INLINE_BYTES_MAX]
 THREE_STAGES = [300_000, 600_000, 500_000]
 
 
@@ -259,27 +242,29 @@ def staged(world: World) -> list[Document]:
     return [d for d in kept if d["kind"] == "staged" and not world.journal.store.is_over(d)]
 
 
-def state(world: World) -> list[object]:
-    """What the writer's journal says it has written."""
-    return written_in([e["state"] for e in world.entries(WRITER) if "state" in e])
-
-
-async def die_at(world: World, call: str, arriving: Message) -> None:
-    """A worker whose process ends at its first call of a kind."""
+async def die_at(world: World, call: str) -> None:
+    """A worker whose process ends at its first call of a kind, with three stages of letters."""
 
     async def killed(*_: object, **__: object) -> None:
         raise ProcessKilled(call)
 
-    dying = world.worker("east")
-    setattr(world.bus if call == "send" else world.journal, call, killed)
+    dying, place = world.worker("east"), world.bus if call == "send" else world.journal
+    setattr(place, call, killed)
     with pytest.raises(ProcessKilled):
-        await dying.consumer.consume(arriving)
-    delattr(world.bus if call == "send" else world.journal, call)
+        await dying.consumer.consume(writing(THREE_STAGES))
+    delattr(place, call)
 
 
-@pytest.mark.parametrize("sizes", [OVER_A_BATCH, OVER_AN_ENTRY, THREE_STAGES])
-async def test_all_of_them_arrive_whole_in_order_in_both_regions(sizes: Sequence[int]) -> None:
-    world = World(handlers=letter_handlers)
+def assert_all_sent(world: World) -> None:
+    """Both regions have the three letters, in the same order."""
+    assert sent(world, "east") == sent(world, "west")
+    assert len(sent(world, "east")) == len(THREE_STAGES)
+
+
+@pytest.mark.parametrize("sizes", [[700_000] * 4, [INLINE_BYTES_MAX], THREE_STAGES])
+async def test_all_arrive_whole_in_order_in_both_regions(
+    world: World, sizes: Sequence[int]
+) -> None:
     outcome = await world.east.consumer.consume(writing(sizes))
 
     assert isinstance(outcome, Processed)
@@ -287,41 +272,32 @@ async def test_all_of_them_arrive_whole_in_order_in_both_regions(sizes: Sequence
     texts = [b'"%s"' % (b"%c" % (ord("a") + n) * size) for n, size in enumerate(sizes)]
     for region in ("east", "west"):
         bodies = [m.body for m in world.bus.messages(region, "out")]
-        assert len(bodies) == len(sizes)
         assert all(text in body for text, body in zip(texts, bodies, strict=True))
 
 
-async def test_the_stages_vanish_when_every_region_is_paid() -> None:
-    world = World(handlers=letter_handlers)
+async def test_the_stages_vanish_when_every_region_has_them(world: World) -> None:
     world.bus.unavailable = {"west"}
     await world.east.consumer.consume(writing(THREE_STAGES))
     assert len(staged(world)) == 3
     world.bus.unavailable = set()
-    world.clock.seconds += LAG_SECONDS
-
-    await world.west.recovery.sweep()
+    await sweep_later(world, "west")
 
     assert staged(world) == []
-    assert sent(world, "east") == sent(world, "west")
-    assert len(sent(world, "west")) == 3
+    assert_all_sent(world)
 
 
-async def test_whoever_is_killed_at_the_commit_leaves_stages_that_vanish_by_themselves() -> None:
-    world = World(handlers=letter_handlers)
-    await die_at(world, "append", writing(THREE_STAGES))
-    assert len(staged(world)) == 3
-    assert world.entries(WRITER) == []
+async def test_whoever_is_killed_at_the_commit_leaves_stages_that_vanish(world: World) -> None:
+    await die_at(world, "append")
+    assert (len(staged(world)), world.entries(WRITER)) == (3, [])
 
     world.clock.seconds += STAGED_SECONDS
 
     assert staged(world) == []
 
 
-async def test_whoever_is_killed_after_the_commit_leaves_them_to_the_sweep() -> None:
-    world = World(handlers=letter_handlers)
-    quiet = World(handlers=letter_handlers)
-    await quiet.east.consumer.consume(writing(THREE_STAGES))
-    await die_at(world, "send", writing(THREE_STAGES))
+async def test_whoever_is_killed_after_the_commit_leaves_them_to_the_sweep(world: World) -> None:
+    quiet = await healthy(writing(THREE_STAGES))
+    await die_at(world, "send")
     world.clock.seconds += STAGED_SECONDS
 
     await rest(world)
@@ -331,10 +307,9 @@ async def test_whoever_is_killed_after_the_commit_leaves_them_to_the_sweep() -> 
 
 
 async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
-    caplog: pytest.LogCaptureFixture,
+    world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(handlers=letter_handlers)
-    await die_at(world, "send", writing(THREE_STAGES))
+    await die_at(world, "send")
     world.clock.seconds += STAGED_SECONDS
     read_staged = world.journal.staged
 
@@ -352,8 +327,7 @@ async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
     assert await world.pending() == []
 
 
-async def test_an_attempt_whose_stages_are_gone_cannot_commit() -> None:
-    world = World(handlers=letter_handlers)
+async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> None:
     append = world.journal.append
     late: list[object] = []
 
@@ -370,12 +344,10 @@ async def test_an_attempt_whose_stages_are_gone_cannot_commit() -> None:
     assert [str(answer) for answer in late] == ["WriteResult.ORPHANED"]
     assert isinstance(outcome, Processed)
     assert outcome.entry.attempt.id != "east-1/1"
-    assert len(sent(world, "east")) == 3
-    assert sent(world, "east") == sent(world, "west")
+    assert_all_sent(world)
 
 
-async def test_two_attempts_stages_do_not_mix() -> None:
-    world = World(handlers=letter_handlers)
+async def test_two_attempts_stages_do_not_mix(world: World) -> None:
     stage = world.journal.stage
     rival = world.worker("west")
 
@@ -388,21 +360,18 @@ async def test_two_attempts_stages_do_not_mix() -> None:
 
     world.journal.stage = stage_after_a_rival  # type: ignore[assignment, method-assign]
 
-    outcome = await world.east.consumer.consume(writing(THREE_STAGES))
+    assert isinstance(await world.east.consumer.consume(writing(THREE_STAGES)), AlreadyDone)
 
-    assert isinstance(outcome, AlreadyDone)
     (entry,) = world.entries(WRITER)
     assert entry["attempt"].startswith("west")
     kept = {document["id"]: document["ttl"] for document in staged(world)}
     adopted = dict.fromkeys(staged_ids(Staged(entry["attempt"], 3)), -1)
     assert kept == adopted | dict.fromkeys(staged_ids(Staged("east-1/1", 3)), STAGED_SECONDS)
     await rest(world)
-    assert len(sent(world, "east")) == 3
-    assert sent(world, "east") == sent(world, "west")
+    assert_all_sent(world)
 
 
-async def test_an_unknown_outcome_of_the_commit_deletes_nothing() -> None:
-    world = World(handlers=letter_handlers)
+async def test_an_unknown_outcome_of_the_commit_deletes_nothing(world: World) -> None:
     world.journal.fault_plan.plan("append", *[CallFault.UNANSWERED] * 6)
     world.journal.fault_plan.plan("entry", *[CallFault.LOST] * 6)
     with pytest.raises(OutcomeUnknown):
@@ -411,12 +380,10 @@ async def test_an_unknown_outcome_of_the_commit_deletes_nothing() -> None:
     assert len(staged(world)) == 3
     world.journal.fault_plan.planned.clear()
     await rest(world)
-    assert len(sent(world, "east")) == 3
-    assert sent(world, "east") == sent(world, "west")
+    assert_all_sent(world)
 
 
-async def test_a_refused_output_is_kept_for_people_after_the_payment() -> None:
-    world = World(handlers=letter_handlers)
+async def test_a_refused_output_is_kept_for_people_after_the_payment(world: World) -> None:
     world.bus.largest = {("east", "out"): 550_000, ("west", "out"): 550_000}
 
     await world.east.consumer.consume(writing(THREE_STAGES))
@@ -427,28 +394,23 @@ async def test_a_refused_output_is_kept_for_people_after_the_payment() -> None:
     assert staged(world) == []
 
 
-async def test_a_state_too_large_for_the_store_is_a_fault_by_name() -> None:
-    world = World(handlers=letter_handlers)
-    outcome = await world.east.consumer.consume(writing([3], remember=3_000_000))
+@pytest.mark.parametrize(
+    ("arriving", "why"),
+    [(writing([3], remember=3_000_000), "bytes"), (writing([5_000] * 101), "operations")],
+    ids=["a state too large for the store", "more stages than one batch adopts"],
+)
+async def test_what_no_store_takes_is_a_fault_by_name(
+    world: World, monkeypatch: pytest.MonkeyPatch, arriving: Message, why: str
+) -> None:
+    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
+
+    outcome = await world.east.consumer.consume(arriving)
 
     assert isinstance(outcome, Faulted)
     assert outcome.entry.status is Status.FAULTED
-    assert "bytes" in (outcome.entry.reason or "")
+    assert why in (outcome.entry.reason or "")
     assert world.outputs("east") == world.outputs("west") == []
-    assert len(world.bus.messages("east", "errors")) == 1
-
-
-async def test_more_stages_than_one_batch_adopts_are_a_fault_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = World(handlers=letter_handlers)
-    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
-
-    outcome = await world.east.consumer.consume(writing([5_000] * 101))
-
-    assert isinstance(outcome, Faulted)
-    assert "operations" in (outcome.entry.reason or "")
-    assert world.outputs("east") == world.outputs("west") == []
+    assert len(world.reports()) == 1
 
 
 async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
@@ -456,35 +418,25 @@ async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
 ) -> None:
     monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
     monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
-    messages = [writing([4_500, 4_000]), writing([3], 1)]
 
     async def work(world: World) -> None:
-        await redelivered(world, *messages)
+        await redelivered(world, writing([4_500, 4_000]), writing([3], 1))
         await rest(world)
 
-    expected: list[tuple[str, bytes]] = []
-    async for world in worlds(work, letter_handlers):
-        expected = expected or sent(world, "east")
-        assert len(expected) == 3
-        assert state(world) == [[4_500, 4_000], [3]], world.fault_plan
-        assert sent(world, "east") == sent(world, "west") == expected, str(world.fault_plan)
-        assert await world.pending() == [], str(world.fault_plan)
+    async def also(world: World) -> None:
+        states = [entry["state"] for entry in world.entries(WRITER) if "state" in entry]
+        assert written_in(states) == [[4_500, 4_000], [3]]
         world.clock.seconds += STAGED_SECONDS
-        assert staged(world) == [], str(world.fault_plan)
+        assert staged(world) == []
+
+    await assert_the_same_whatever_fails(work, letter_handlers, [], 3, also=also)
 
 
-async def test_the_largest_message_there_is_can_become_a_fault() -> None:
-    world = World(handlers=letter_handlers)
-    poison = writing([1])
-    body = b'"%s"' % (b"x" * 990_000)
-    largest = Message(poison.id, poison.session, poison.type, body, poison.number)
+async def test_the_largest_message_there_is_can_become_a_fault(world: World) -> None:
+    largest = replace(writing([1]), body=b'"%s"' % (b"x" * 990_000))
 
-    try:
-        outcome = await world.east.consumer.consume(largest)
-    except LockstepError as error:
-        pytest.fail(f"not kept: {error}")
+    assert isinstance(await world.east.consumer.consume(largest), Faulted)
 
-    assert isinstance(outcome, Faulted)
     kept = await world.journal.entry(WRITER, 0)
     assert kept is not None
     assert kept.message == largest

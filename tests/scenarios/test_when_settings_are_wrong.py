@@ -14,20 +14,19 @@ from proof.simulation.world import virtual_time
 from shared.domain.errors import Misconfigured, OutcomeUnknown
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft, ProducerOptions
-from shared.engine.build import build
 from shared.engine.operate.look import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Look
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS as ASK_AGAIN_SECONDS
 from shared.engine.publish.readiness import LOOK_SECONDS_MAX as ASK_SECONDS_MAX
 from shared.engine.publish.readiness import Readiness
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from tests.business import failing
 from tests.crashes import rest
 from tests.deliveries import delivery_of
+from tests.loop_clock import in_virtual_time
 from tests.world import POLICY, REGIONS, World, message
 
-# When a producer is misconfigured: a queue, a key or a connection is wrong: the sender is told by
-# name, and nothing is numbered.
-
+# When a producer is misconfigured, it is told by name, and nothing is numbered.
 
 OPTIONS = ProducerOptions("bank")
 DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
@@ -46,14 +45,13 @@ def misspelt(world: World) -> Producer:
     return Producer(world.journal, delivery)
 
 
-async def test_a_misspelt_queue_is_refused_by_name_before_anything_is_numbered() -> None:
+async def test_a_misspelt_queue_is_refused_before_anything_is_numbered() -> None:
     world = misspelling()
     producer = misspelt(world)
+    both = r"nothing was numbered: 'inn' .* region east; 'inn' .* region west"
 
     for _ in range(2):
-        with pytest.raises(
-            Misconfigured, match=r"nothing was numbered: 'inn' .* region east; 'inn' .* region west"
-        ):
+        with pytest.raises(Misconfigured, match=both):
             await producer.publish("acc-7", DRAFTS, OPTIONS)
         with pytest.raises(Misconfigured, match="'inn' does not exist"):
             await producer.send([message(0)])
@@ -63,14 +61,8 @@ async def test_a_misspelt_queue_is_refused_by_name_before_anything_is_numbered()
     assert await world.journal.ledger("acc-7", "bank") is None
     assert await world.pending() == []
 
-
-async def test_the_corrected_producer_works_at_once() -> None:
-    world = misspelling()
-    with pytest.raises(Misconfigured):
-        await misspelt(world).publish("acc-7", DRAFTS, OPTIONS)
-
+    # The corrected producer works at once.
     published = await world.producer().publish("acc-7", DRAFTS, OPTIONS)
-
     assert [m.number.sequence for m in published.messages if m.number] == [0, 1, 2]
 
 
@@ -86,8 +78,7 @@ async def test_a_queue_that_is_made_meanwhile_is_found_by_the_same_producer() ->
     assert [m.id for m in world.bus.messages("west", MISSPELT)] == ["m-0", "m-1", "m-2"]
 
 
-async def test_one_region_that_takes_nothing_is_no_reason_to_refuse() -> None:
-    world = misspelling()
+async def test_one_region_that_takes_nothing_is_no_reason_to_refuse(world: World) -> None:
     world.bus.missing = {"west"}
 
     published = await world.producer().publish("acc-7", DRAFTS, OPTIONS)
@@ -145,23 +136,15 @@ async def test_a_queue_that_goes_away_later_is_named_and_its_messages_follow() -
         assert [m.id for m in world.bus.messages(region, "in")] == ["m-0", "m-1", "m-2"]
 
 
-async def test_a_wrong_store_is_named_before_anything_is_sent() -> None:
-    world = World()
-
-    async def forbid() -> None:
-        raise Misconfigured("Cosmos DB: the key is wrong")
-
-    producer = world.producer()
-    world.journal.regions = forbid  # type: ignore[method-assign]
+async def test_a_wrong_store_is_named_before_anything_is_sent(world: World) -> None:
+    world.journal.regions = failing(Misconfigured("Cosmos DB: the key is wrong"))  # type: ignore[assignment, method-assign]
 
     with pytest.raises(Misconfigured, match="the key is wrong"):
-        await producer.send([message(0)])
+        await world.producer().send([message(0)])
     assert world.bus.messages("east", "in") == []
 
 
-# When a second list of regions appears: an app or a producer names other regions than those that
-# the journal is kept for.
-
+# When a second list of regions appears, whoever names it is refused, or agrees with the others.
 
 DRAFT = Draft("m-0", "account.add", b'{"amount":1}')
 THREE = (*REGIONS, "north")
@@ -197,17 +180,9 @@ async def test_a_producer_that_names_one_region_is_refused_with_both_lists() -> 
 
 async def test_an_app_that_names_one_region_leaves_its_messages_in_the_queue() -> None:
     world = await kept_for_two()
-    east = world.east.worker
-    producer = producer_of(world, ["east"])
-    narrow = build(
-        world.journal,
-        producer.delivery,
-        world.clock,
-        east.owner,
-        world.handlers,
-        producer,
-        east.policy,
-    )
+    both = world.delivery()
+    world.delivery = lambda: replace(both, regions=("east",))  # type: ignore[method-assign]
+    narrow = world.worker("east")
 
     with pytest.raises(Misconfigured, match=BOTH_NAMED):
         await receive_message(narrow, delivery_of(message(0)))
@@ -236,8 +211,7 @@ async def test_a_list_is_changed_by_naming_the_one_it_replaces() -> None:
     assert [m.session for m in world.bus.messages("north", "in")] == ["acc-7", "acc-8"]
 
 
-async def test_two_lists_at_the_same_time_agree_on_one() -> None:
-    world = World()
+async def test_two_lists_at_the_same_time_agree_on_one(world: World) -> None:
     first, second = producer_of(world, REGIONS), producer_of(world, THREE)
     stored = world.journal.regions
 
@@ -297,8 +271,7 @@ async def test_a_store_that_is_silent_delays_nobody_for_long() -> None:
     assert not readiness.is_agreed
 
 
-# When something is missing at the start: a queue or container that the settings name is missing or
-# silent when the app starts.
+# When something is missing at the start, it is named in the log and by the health.
 
 
 async def finished(look: Look) -> None:
@@ -330,10 +303,7 @@ async def test_every_queue_and_container_of_the_settings_is_looked_at() -> None:
 
 
 async def test_a_container_may_be_missing_too() -> None:
-    async def gone() -> None:
-        raise Misconfigured("there is no such container")
-
-    look = Look({"container 'leases'": gone})
+    look = Look({"container 'leases'": failing(Misconfigured("there is no such container"))})
     await finished(look)
 
     assert look.missing == {"container 'leases'": "there is no such container"}
@@ -352,49 +322,43 @@ async def test_health_does_not_wait_for_it_and_it_is_done_once(world: World) -> 
     looking.cancel()
 
 
-def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
-    async def work() -> None:
-        world = World()
-        look = world.east.look
-        world.bus.missing = {("west", "errors"), ("west", "out")}
-        await finished(look)
-        first = look.looking
+@in_virtual_time
+async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
+    world = World()
+    look = world.east.look
+    world.bus.missing = {("west", "errors"), ("west", "out")}
+    await finished(look)
+    first = look.looking
 
-        world.bus.missing = {("west", "out")}
-        await asyncio.sleep(LOOK_AGAIN_SECONDS - 1)
-        look.begin()
-        assert look.looking is first
-        await asyncio.sleep(1)
-        await finished(look)
+    world.bus.missing = {("west", "out")}
+    await asyncio.sleep(LOOK_AGAIN_SECONDS - 1)
+    look.begin()
+    assert look.looking is first
+    await asyncio.sleep(1)
+    await finished(look)
 
-        health = json.loads((await report_health(world.east)).get_body())
-        assert set(health["missing"]) == {"queue 'out' of west"}
-        second = look.looking
-        world.bus.missing = set()
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        await finished(look)
-        assert (look.looking is second, look.missing) == (False, {})
-        # Nothing is missing any more, so nothing is looked at again.
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        third = look.looking
-        look.begin()
-        assert look.looking is third
-
-    virtual_time.run(work())
+    health = json.loads((await report_health(world.east)).get_body())
+    assert set(health["missing"]) == {"queue 'out' of west"}
+    second = look.looking
+    world.bus.missing = set()
+    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    await finished(look)
+    assert (look.looking is second, look.missing) == (False, {})
+    # Nothing is missing any more, so nothing is looked at again.
+    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    third = look.looking
+    look.begin()
+    assert look.looking is third
 
 
-def test_it_ends_though_nobody_answers() -> None:
-    async def work() -> None:
-        world = World()
-        world.bus.silent = {"west"}
-        await finished(world.east.look)
-        assert virtual_time.now() <= LOOK_SECONDS_MAX
-        assert set(world.east.look.missing) == {
-            f"queue {q!r} of west" for q in ("in", "out", "errors")
-        }
-        assert set(world.east.look.missing.values()) == {"no answer"}
-
-    virtual_time.run(work())
+@in_virtual_time
+async def test_it_ends_though_nobody_answers() -> None:
+    world = World()
+    world.bus.silent = {"west"}
+    await finished(world.east.look)
+    assert virtual_time.now() <= LOOK_SECONDS_MAX
+    assert set(world.east.look.missing) == {f"queue {q!r} of west" for q in ("in", "out", "errors")}
+    assert set(world.east.look.missing.values()) == {"no answer"}
 
 
 async def test_messages_are_processed_whatever_it_finds(world: World) -> None:

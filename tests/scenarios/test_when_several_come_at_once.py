@@ -8,20 +8,12 @@ import pytest
 from shared.domain.handler import Context, Handlers
 from shared.domain.journal import Status
 from shared.domain.message import Message
-from shared.engine.consume.outcomes import (
-    AlreadyDone,
-    Conflicting,
-    Faulted,
-    Outcome,
-    Parked,
-    Processed,
-)
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.consume.outcomes import Faulted, Outcome
 from shared.testkit.regions import consume_together
-from tests.crashes import rest, sent, until_settled, worlds
+from tests.crashes import assert_the_same_whatever_fails, rest, until_settled
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
-from tests.world import GAP_SECONDS, POLICY, Account, Amount, World, handlers, message, take
+from tests.world import POLICY, SKIP, Account, Amount, World, handlers, message, take
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
 IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
@@ -48,30 +40,24 @@ def messages_of(world: World) -> list[int]:
     return [len(entry["identities"]) for entry in world.entries()]
 
 
-async def one_by_one(messages: Sequence[Message]) -> World:
-    """The world in which the same messages came alone."""
-    world = World(policy=IMPATIENT)
-    await take(world.east, *messages)
-    return world
+async def assert_all_done_as_alone(world: World, messages: Sequence[Message] = TEN) -> None:
+    """Effects and outputs are those of these messages when they come one by one."""
+    alone = World(policy=IMPATIENT)
+    await take(alone.east, *messages)
+    assert world.amounts() == alone.amounts()
+    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
+    numbers = [m.number for m in alone.bus.messages("east", "out")]
+    assert [m.number for m in world.bus.messages("east", "out")] == numbers
 
 
-async def test_ten_messages_are_one_entry_and_one_write(world: World) -> None:
+async def test_ten_messages_are_one_entry_and_one_write_with_the_same_outputs(world: World) -> None:
     outcomes = await consume_together(world.east, TEN)
 
     assert names(outcomes) == ["Processed"] * 10
     assert messages_of(world) == [10]
     assert world.journal.fault_plan.calls["append"] == 1
     assert world.amounts() == list(range(1, 11))
-
-
-async def test_its_outputs_are_those_of_messages_that_come_alone(world: World) -> None:
-    await consume_together(world.east, TEN)
-
-    alone = await one_by_one(TEN)
-    assert world.outputs("east") == world.outputs("west") == alone.outputs("east")
-    numbers = [m.number for m in world.bus.messages("east", "out")]
-    assert numbers == [m.number for m in alone.bus.messages("east", "out")]
-    assert len(numbers) == 10
+    await assert_all_done_as_alone(world)
 
 
 async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -> None:
@@ -79,28 +65,21 @@ async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -
     await consume_together(world.east, TEN[5:])
 
     assert messages_of(world) == [5, 5]
-    assert [entry["state"]["amounts"] for entry in world.entries()] == [
-        list(range(1, 6)),
-        list(range(1, 11)),
-    ]
+    states = [entry["state"]["amounts"] for entry in world.entries()]
+    assert states == [list(range(1, 6)), list(range(1, 11))]
     assert world.journal.fault_plan.calls["head"] == 0
 
 
 @pytest.mark.parametrize("at", [0, 5, 9], ids=["first", "in the middle", "last"])
-async def test_a_poison_commits_what_came_before_it_and_parks_what_comes_after(
-    world: World, at: int
-) -> None:
+async def test_a_poison_commits_what_came_before_and_parks_the_rest(world: World, at: int) -> None:
     outcomes = await consume_together(world.east, poisoned(at))
 
     assert names(outcomes) == ["Processed"] * at + ["Faulted"] + ["Parked"] * (9 - at)
     assert messages_of(world) == [at] * bool(at) + [1] * (10 - at)
     assert world.amounts() == list(range(1, at + 1))
-    alone = await one_by_one(poisoned(at))
-    assert world.outputs("east") == alone.outputs("east")
+    await assert_all_done_as_alone(world, poisoned(at))
 
-    await world.east.resolver.resolve(
-        "acc-7", ResolutionRequest(ResolutionAction.SKIP, who="ann", why="burnt")
-    )
+    await world.east.resolver.resolve("acc-7", SKIP)
 
     assert world.amounts() == [n + 1 for n in range(10) if n != at]
 
@@ -124,65 +103,45 @@ async def test_the_only_message_before_a_poison_is_run_once() -> None:
     assert ran == world.amounts() == [1]
 
 
-async def test_copies_inside_a_batch_are_found_to_be_done(world: World) -> None:
-    batch = [*TEN[:4], TEN[1], TEN[3], *TEN[4:], TEN[9]]
+OTHER = replace(message(2, kind="account.bill"), id="other", body=b'{"amount":99}')
+COPIES = [*TEN[:4], TEN[1], TEN[3], *TEN[4:], TEN[9]]
 
+
+@pytest.mark.parametrize(
+    ("batch", "others"),
+    [
+        (TEN[::-1], {}),
+        (COPIES, {4: "AlreadyDone", 5: "AlreadyDone", 12: "AlreadyDone"}),
+        ([*TEN[:4], OTHER, *TEN[4:]], {4: "Conflicting"}),
+    ],
+    ids=["in reverse", "with copies", "with another message under a number"],
+)
+async def test_a_batch_is_put_in_order_and_what_is_not_its_own_is_found(
+    world: World, batch: list[Message], others: dict[int, str]
+) -> None:
     outcomes = await consume_together(world.east, batch)
 
-    assert [n for n, outcome in enumerate(outcomes) if outcome == AlreadyDone()] == [4, 5, 12]
-    assert world.amounts() == list(range(1, 11))
-    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
-
-
-async def test_another_message_under_a_number_of_the_same_batch_is_refused(world: World) -> None:
-    other = replace(message(2, kind="account.bill"), id="other", body=b'{"amount":99}')
-
-    outcomes = await consume_together(world.east, [*TEN[:4], other, *TEN[4:]])
-
-    assert isinstance(outcomes[4], Conflicting)
-    assert world.amounts() == list(range(1, 11))
+    assert {n: one for n, one in enumerate(names(outcomes)) if one != "Processed"} == others
+    await assert_all_done_as_alone(world)
 
 
 async def test_a_gap_inside_a_batch_parks_what_follows_it(world: World) -> None:
     outcomes = await consume_together(world.east, [*TEN[:3], *TEN[4:]])
 
     assert names(outcomes) == ["Processed"] * 3 + ["Parked"] * 6
-    assert isinstance(outcomes[3], Parked)
     assert world.amounts() == [1, 2, 3]
-
     await consume_together(world.east, [TEN[3]])
-
-    assert world.amounts() == list(range(1, 11))
-    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
-
-
-async def test_what_a_whole_batch_waits_for_is_waited_for_once() -> None:
-    world = World()
-    began = world.clock.now()
-
-    outcomes = await consume_together(world.east, TEN[1:])
-
-    assert names(outcomes) == ["Parked"] * 9
-    assert GAP_SECONDS <= world.clock.now() - began < GAP_SECONDS + 1
-
-
-async def test_a_batch_that_comes_in_reverse_is_put_in_order(world: World) -> None:
-    await consume_together(world.east, TEN[::-1])
-
-    assert world.amounts() == list(range(1, 11))
-    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+    await assert_all_done_as_alone(world)
 
 
 async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
     await consume_together(world.east, TEN[:2])
-    other = world.worker("east")
-    await consume_together(other, TEN[:5])
+    await consume_together(world.worker("east"), TEN[:5])
 
     outcomes = await consume_together(world.east, TEN[2:])
 
     assert names(outcomes) == ["AlreadyDone"] * 3 + ["Processed"] * 5
-    assert world.amounts() == list(range(1, 11))
-    assert world.outputs("east") == (await one_by_one(TEN)).outputs("east")
+    await assert_all_done_as_alone(world)
 
 
 async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: World) -> None:
@@ -233,24 +192,15 @@ async def test_a_fault_that_is_skipped_lets_the_rest_of_the_batch_follow(world: 
     outcomes = await consume_together(world.east, batch)
 
     assert names(outcomes) == ["Processed"] * 4 + ["Faulted"] + ["Processed"] * 5
-    assert all(isinstance(outcome, Processed | Faulted) for outcome in outcomes)
     assert messages_of(world) == [4, 1, 5]
     assert world.amounts() == [1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize("batch", [TEN[:5], [*TEN[:3], TEN[4], TEN[1]]], ids=["whole", "gapped"])
-async def test_whatever_call_fails_each_effect_is_once_and_each_output_the_same(
-    batch: list[Message],
-) -> None:
+async def test_whatever_call_fails_each_effect_is_once(batch: list[Message]) -> None:
     async def work(world: World) -> None:
         await until_settled(world, batch)
         await until_settled(world, TEN[3:6])
         await rest(world)
 
-    expected: list[tuple[str, bytes]] = []
-    async for world in worlds(work, handlers, IMPATIENT):
-        expected = expected or sent(world, "east")
-        assert len(expected) == 6
-        assert world.amounts() == [1, 2, 3, 4, 5, 6], world.fault_plan
-        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        assert await world.pending() == [], world.fault_plan
+    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3, 4, 5, 6], 6, IMPATIENT)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -20,11 +21,9 @@ from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.sized_outputs import WRITER, handlers, writing
 from tests.standstills import listed, shown
-from tests.world import POLICY, REGIONS, World, message
+from tests.world import POLICY, REGIONS, SKIP, World, message
 
-# When something stands still: everything that needs a person or a region is listed until it is
-# over, and has a verb.
-
+# When something stands still, it is listed until it is over, and has a verb.
 
 DAY_SECONDS = 24 * 3600.0
 LATE_SECONDS = POLICY.standstill_seconds + 1
@@ -176,12 +175,10 @@ async def test_the_list_says_so_when_the_store_does_not_help(world: World) -> No
         await world.east.standstills.find(limit=10)
 
 
-# When old faults are resolved: resolved faults take no room in the list of what stands still,
-# however many there are.
-
+# When old faults are resolved, they take no room in the list, however many there are.
 
 OLD = 150
-SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake", at=0)
+SKIPPED = replace(SKIP, at=0)
 
 
 async def halt(world: World, session: str) -> None:
@@ -194,7 +191,7 @@ async def test_the_open_one_among_150_resolved_ones_is_on_the_first_page(world: 
     for number in range(OLD):
         world.clock.seconds += 1
         await halt(world, f"old-{number}")
-        await world.west.resolver.resolve(f"old-{number}", SKIP)
+        await world.west.resolver.resolve(f"old-{number}", SKIPPED)
 
     assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=1_000)) == ["open"]
     page = await world.west.standstills.find(limit=10)
@@ -217,22 +214,20 @@ async def test_150_open_ones_are_all_listed_the_newest_first(world: World) -> No
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100])
-async def test_flags_that_an_earlier_version_left_are_cleared_when_they_are_met(
-    world: World, limit: int
-) -> None:
+async def test_flags_that_earlier_versions_left_are_cleared(world: World, limit: int) -> None:
+    def flag(session: str) -> None:
+        """As it was written before resolutions cleared the flag."""
+        document = world.journal.store.partitions[session]["0" * 12]
+        world.journal.store.put(session, document | {"faulted": True})
+
     await halt(world, "open")
     for number in range(OLD):
         world.clock.seconds += 1
-        session = f"old-{number}"
-        await halt(world, session)
-        await world.west.resolver.resolve(session, SKIP)
-        # As it was written before resolutions cleared the flag.
-        document = world.journal.store.partitions[session]["0" * 12]
-        world.journal.store.put(session, document | {"faulted": True})
-    skipping = message(0, session="hints", kind="account.hint")
-    await world.east.consumer.consume(skipping)
-    document = world.journal.store.partitions["hints"]["0" * 12]
-    world.journal.store.put("hints", document | {"faulted": True})
+        await halt(world, f"old-{number}")
+        await world.west.resolver.resolve(f"old-{number}", SKIPPED)
+        flag(f"old-{number}")
+    await world.east.consumer.consume(message(0, session="hints", kind="account.hint"))
+    flag("hints")
 
     assert await shown(world.east, limit) == [(StandstillKind.HALT, "open", 0)]
 
@@ -240,14 +235,12 @@ async def test_flags_that_an_earlier_version_left_are_cleared_when_they_are_met(
 
 
 @pytest.mark.parametrize("how", [CallFault.KILLED_BEFORE, CallFault.KILLED_AFTER])
-async def test_a_worker_that_dies_over_the_resolution_leaves_it_listed_or_done(
-    world: World, how: CallFault
-) -> None:
+async def test_a_worker_that_dies_leaves_it_listed_or_done(world: World, how: CallFault) -> None:
     await halt(world, "acc-7")
     world.journal.fault_plan.plan("append", how)
 
     with pytest.raises(ProcessKilled):
-        await world.east.resolver.resolve("acc-7", SKIP)
+        await world.east.resolver.resolve("acc-7", SKIPPED)
 
     # The flag is cleared in the batch that ends the halt, so the two never differ.
     is_done = how is CallFault.KILLED_AFTER
@@ -261,8 +254,7 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_is_told(world:
     await halt(world, "acc-7")
 
     answers = await asyncio.gather(
-        world.east.resolver.resolve("acc-7", SKIP),
-        world.west.resolver.resolve("acc-7", SKIP),
+        *(one.resolver.resolve("acc-7", SKIPPED) for one in (world.east, world.west)),
         return_exceptions=True,
     )
 
@@ -274,10 +266,10 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_is_told(world:
 async def test_a_double_click_does_no_harm(world: World) -> None:
     await halt(world, "acc-7")
     await world.east.consumer.consume(message(1, kind="account.burn"))
-    await world.east.resolver.resolve("acc-7", SKIP)
+    await world.east.resolver.resolve("acc-7", SKIPPED)
 
     with pytest.raises(NotHalted, match="is halted by entry"):
-        await world.east.resolver.resolve("acc-7", SKIP)
+        await world.east.resolver.resolve("acc-7", SKIPPED)
 
     (left,) = await listed(world.west)
     assert left.position != 0

@@ -1,7 +1,6 @@
 """The broker gives up on a message, or a delivery is rejected: it ends by name, or goes again."""
 
 import asyncio
-import json
 from base64 import b64decode
 from contextlib import suppress
 from dataclasses import replace
@@ -13,21 +12,18 @@ from functions.triggers.recover import sweep_dead_letters
 from shared.domain import wire
 from shared.domain.errors import InvalidBody, LockstepError, NotRepeatable
 from shared.domain.handler import Context, Handlers, Kind
-from shared.domain.message import Message
+from shared.domain.message import Message, Number
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import EPOCH_SECONDS
-from tests.world import DELAY_SECONDS, REGIONS, Account, Amount, World, message, take
+from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
 
-# When the broker gives up: a message is dead-lettered: the sweep gives it a named end, and its
-# handler does not run.
-
+# When the broker gives up on a message, the sweep gives it a named end.
 
 NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 REASON = "MaxDeliveryCountExceeded: delivered 750 times"
@@ -45,19 +41,12 @@ async def sweep(world: World, *letters: DeadLetter, region: str = "east") -> lis
     return left
 
 
-def reports(world: World) -> list[dict[str, object]]:
-    east, west = (world.bus.messages(region, "errors") for region in REGIONS)
-    assert east == west
-    return [json.loads(m.body) for m in east]
-
-
 @pytest.mark.parametrize("number", [message(0).number, None], ids=["numbered", "un-numbered"])
 @pytest.mark.parametrize("kind", ["account.add", "account.burn", "account.melt"])
 async def test_a_message_of_ours_becomes_a_fault_that_a_person_can_resolve(
-    number: object, kind: str
+    world: World, number: Number | None, kind: str
 ) -> None:
-    world = World()
-    sent = replace(message(0, kind=kind), number=number, time=NOW)  # type: ignore[arg-type]
+    sent = replace(message(0, kind=kind), number=number, time=NOW)
 
     assert await sweep(world, letter_of(sent)) == []
     await world.west.consumer.consume(message(1))
@@ -66,15 +55,13 @@ async def test_a_message_of_ours_becomes_a_fault_that_a_person_can_resolve(
     assert [fault["status"], parked["status"]] == ["faulted", "parked"]
     assert fault["reason"] == f"dead-lettered by the broker: {REASON}"
     assert fault["message"]["body"].encode() == sent.body
-    assert [report["reason"] for report in reports(world)] == [fault["reason"]]
+    assert [report["reason"] for report in world.reports()] == [fault["reason"]]
     if kind == "account.add":
-        decision = ResolutionRequest(ResolutionAction.RETRY, "Ada", "the outage is over")
-        await world.east.resolver.resolve("acc-7", decision)
+        await world.east.resolver.resolve("acc-7", RETRY)
         assert world.amounts()[:1] == [1]
 
 
-async def test_the_handler_does_not_run_even_where_its_type_goes_on_after_a_fault() -> None:
-    world = World()
+async def test_the_handler_does_not_run_though_its_type_goes_on_after_faults(world: World) -> None:
     await world.east.consumer.consume(message(1))
 
     assert await sweep(world, letter_of(message(0, kind="account.hint"))) == []
@@ -87,32 +74,27 @@ async def test_the_handler_does_not_run_even_where_its_type_goes_on_after_a_faul
     assert "the broker" in world.entries()[1]["reason"]
 
 
-async def test_what_the_journal_has_is_only_removed() -> None:
-    world = World()
-    unnumbered = replace(message(7), number=None, time=NOW)
-    await take(world.west, message(0), message(1), unnumbered, message(3))
+async def test_what_the_journal_has_is_only_removed(world: World) -> None:
+    taken = [message(0), message(1), replace(message(7), number=None, time=NOW), message(3)]
+    await take(world.west, *taken)
     before = world.entries()
 
     for region in REGIONS:
-        letters = [letter_of(m) for m in (message(0), message(1), unnumbered, message(3))]
-        assert await sweep(world, *letters, region=region) == []
+        assert await sweep(world, *map(letter_of, taken), region=region) == []
 
     assert world.entries() == before
     assert world.amounts() == [1, 2, 8]
-    assert reports(world) == []
+    assert world.reports() == []
 
 
-async def test_a_message_whose_turn_has_not_come_is_parked() -> None:
-    world = World()
-
+async def test_a_message_whose_turn_has_not_come_is_parked(world: World) -> None:
     assert await sweep(world, letter_of(message(1))) == []
     await world.east.consumer.consume(message(0))
 
     assert world.amounts() == [1, 2]
 
 
-async def test_a_dead_letter_waits_for_a_worker_that_has_its_session() -> None:
-    world = World()
+async def test_a_dead_letter_waits_for_a_worker_that_has_its_session(world: World) -> None:
     slow = letter_of(message(1))
     await world.east.consumer.consume(message(0))
     document = world.entries()[-1]
@@ -124,8 +106,7 @@ async def test_a_dead_letter_waits_for_a_worker_that_has_its_session() -> None:
     assert await sweep(world) == []
 
 
-async def test_a_fenced_producers_message_is_refused_by_name() -> None:
-    world = World()
+async def test_a_fenced_producers_message_is_refused_by_name(world: World) -> None:
     await world.east.consumer.consume(message(0, level=1))
 
     assert await sweep(world, letter_of(message(1))) == []
@@ -150,7 +131,7 @@ async def test_what_no_journal_takes_is_reported_whole_with_the_brokers_reason(c
 
     assert await sweep(world, letter) == []
 
-    (report,) = reports(world)
+    (report,) = world.reports()
     assert str(report["reason"]).startswith(f"dead-lettered by the broker: {letter.reason}")
     assert b64decode(str(report["body"])) == letter.body
     assert report["properties"] == dict(letter.properties)
@@ -171,11 +152,10 @@ async def test_a_message_of_a_type_without_a_journal_is_reported() -> None:
 
     assert await sweep(world, letter_of(ping_sent)) == []
 
-    assert [len(reports(world)), ran] == [1, []]
+    assert [len(world.reports()), ran] == [1, []]
 
 
-async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up() -> None:
-    world = World()
+async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up(world: World) -> None:
     world.journal.fault_plan.plan("head", CallFault.FORBIDDEN)
     first, second = letter_of(message(0)), letter_of(message(0, session="acc-8"))
 
@@ -186,24 +166,20 @@ async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up() -> Non
         assert [entry["status"] for entry in world.entries(session)] == ["faulted"]
 
 
-async def test_without_an_error_queue_nothing_is_removed() -> None:
-    world = World()
+async def test_without_an_error_queue_nothing_is_removed(world: World) -> None:
     world.bus.unavailable.update(REGIONS)
     letter = OTHERS["no message"]
 
     assert await sweep(world, letter) == [letter]
 
 
-async def test_one_run_is_bounded() -> None:
-    world = World()
+async def test_one_run_is_bounded(world: World) -> None:
     letters = [letter_of(message(0, session=f"acc-{n}")) for n in range(LETTERS_MAX + 5)]
 
     assert len(await sweep(world, *letters)) == 5
 
 
-# When an error is sent again: a rejected delivery is sent again: once, whoever presses where, and
-# whatever fails meanwhile.
-
+# When an error is sent again, it is sent once, whoever presses where, whatever fails meanwhile.
 
 STRAY = message(0, session="acc-7")
 
@@ -232,15 +208,11 @@ def sent(world: World, region: str = "east") -> list[Message]:
 async def test_it_is_numbered_and_recorded(world: World) -> None:
     report = await reject(world)
 
-    message_sent = await world.east.errors.send_again(request_for(report))
+    again = await world.east.errors.send_again(request_for(report))
 
-    assert [one.id for one in sent(world)] == [message_sent.id]
-    assert (message_sent.session, message_sent.type, message_sent.body) == (
-        STRAY.session,
-        STRAY.type,
-        STRAY.body,
-    )
-    assert message_sent.number is not None
+    assert [one.id for one in sent(world)] == [again.id]
+    assert (again.session, again.type, again.body) == (STRAY.session, STRAY.type, STRAY.body)
+    assert again.number is not None
     (shown,) = await world.east.errors.browse(limit=10)
     assert shown.repetition is not None
     assert (shown.repetition.who, shown.repetition.is_done) == ("Ada", True)
@@ -278,12 +250,10 @@ async def test_of_two_edits_only_the_first_is_sent(world: World) -> None:
 @pytest.mark.parametrize(
     "call", ["repetition", "record_repetition", "save_ledger", "send.east", "end_repetition"]
 )
-async def test_when_any_call_fails_pressing_again_finishes_it(
-    world: World, call: str, fault: CallFault
-) -> None:
+async def test_pressing_again_ends_what_failed(world: World, call: str, fault: CallFault) -> None:
     report = await reject(world)
-    world.journal.fault_plan.plan(call, fault)
-    world.bus.fault_plan.plan(call, fault)
+    for plan in (world.journal.fault_plan, world.bus.fault_plan):
+        plan.plan(call, fault)
 
     for region in ("east", "west", "east"):
         with suppress(LockstepError, ProcessKilled):

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -20,22 +19,23 @@ from shared.testkit.intercepted import InterceptedJournal
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
+    BusinessWorld,
     OrderedClock,
     Outside,
     WrongClock,
     business,
+    claimed,
     dies,
+    failing,
+    healthy,
     payment,
     swept,
     worker_with,
-    world_of,
 )
-from tests.crashes import redelivered, rest, sent, worlds
-from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, take
+from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent, worlds
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, sweep_later, take
 
-# When the owner of a claim dies: a worker dies with a claim in its hands: somebody else does the
-# work, once, with the same ids.
-
+# When the owner of a claim dies, somebody else does the work, once, with the same ids.
 
 PAY = payment(0)
 STAGES = {
@@ -48,71 +48,54 @@ STAGES = {
 type Recovery = Callable[[World], Awaitable[None]]
 
 
-async def by_redelivery(world: World) -> None:
-    """The message comes again in the owner's region."""
-    await until_settled(world, "east")
-
-
-async def by_the_other_copy(world: World) -> None:
-    """The other region's copy comes after the lease."""
-    await until_settled(world, "west")
-
-
-async def by_the_sweep(world: World) -> None:
-    """Nobody brings the message again."""
-    await swept(world)
-
-
-async def until_settled(world: World, region: str) -> None:
-    """Deliver to new workers of a region until one settles."""
-    for _ in range(4):
-        with suppress(LockstepError, ProcessKilled):
-            await world.worker(region).consumer.consume(PAY)
-            return
+async def until_settled(world: World, *regions: str) -> None:
+    """Deliver to new workers of these regions, or to the east's own one, until one settles."""
+    for _ in range(9):
+        for worker in [world.worker(region) for region in regions] or [world.east]:
+            with suppress(LockstepError, ProcessKilled):
+                await worker.consumer.consume(PAY)
+                return
         world.clock.seconds += LEASE_OVER
     pytest.fail("never settled")
 
 
-RECOVERIES: list[Recovery] = [by_redelivery, by_the_other_copy, by_the_sweep]
-
-
-async def healthy() -> tuple[World, Outside]:
-    """What should have happened."""
-    outside = Outside()
-    world = world_of(outside)
-    assert isinstance(await world.east.consumer.consume(PAY), Processed)
-    return world, outside
+# The message comes again, or the other region's copy comes, or nobody brings it.
+RECOVERIES: dict[str, Recovery] = {
+    "by redelivery": lambda world: until_settled(world, "east"),
+    "by the other copy": lambda world: until_settled(world, "west"),
+    "by the sweep": swept,
+}
 
 
 async def claims_left(world: World) -> int:
-    """CallFault many sessions are still claimed."""
+    """The number of sessions that are still claimed."""
     return len(await world.journal.sessions(SessionNeed.TAKE_OVER, limit=10))
 
 
 @pytest.mark.parametrize("recovery", RECOVERIES)
 @pytest.mark.parametrize("stage", STAGES)
-async def test_one_effect_is_committed_with_the_same_outputs(
-    stage: str, recovery: Recovery
-) -> None:
-    quiet, once = await healthy()
-    outside = Outside()
-    world = world_of(outside)
+async def test_one_effect_is_committed_with_the_same_outputs(stage: str, recovery: str) -> None:
+    quiet, world = await healthy(PAY), BusinessWorld()
 
     await dies(world, PAY, *STAGES[stage])
     world.clock.seconds += LEASE_OVER
-    await recovery(world)
+    await RECOVERIES[recovery](world)
     assert world.amounts() == [1]
     await rest(world)
 
-    assert world.amounts() == [1]
-    for region in REGIONS:
-        assert sent(world, region) == quiet.outputs(region) != []
-    assert outside.keys == once.keys
+    assert_same(world, quiet)
     assert (await claims_left(world), await world.pending()) == (0, [])
 
 
+def assert_same(world: BusinessWorld, quiet: BusinessWorld, case: object = None) -> None:
+    """Both have the same effects, keys and outputs, and some in both regions."""
+    assert (world.amounts(), world.outside.keys) == (quiet.amounts(), quiet.outside.keys), case
+    for region in REGIONS:
+        assert sent(world, region) == quiet.outputs(region) != [], (region, case)
+
+
 @pytest.mark.parametrize("recovery", RECOVERIES)
-async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: Recovery) -> None:
+async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: str) -> None:
     outside = Outside()
 
     async def work(world: World) -> None:
@@ -121,46 +104,30 @@ async def test_no_call_on_the_way_can_go_wrong_so_that_it_matters(recovery: Reco
             await world.east.consumer.consume(PAY)
         world.east = world.worker("east")
         world.clock.seconds += LEASE_OVER
-        await recovery(world)
+        await RECOVERIES[recovery](world)
         await swept(world)
 
     faulty = worlds(work, business(outside))
-    quiet = await anext(faulty)
-    keys = outside.keys
+    quiet, keys = await anext(faulty), outside.keys
     async for world in faulty:
-        if not outside.asked and recovery is by_the_sweep:
+        if not outside.asked and recovery == "by the sweep":
             # It died before it claimed, so that the message is in its queue as it was.
             assert world.entries() == [], world.fault_plan
             continue
-        assert world.amounts() == [1], world.fault_plan
+        assert (world.amounts(), outside.keys) == ([1], keys), world.fault_plan
         for region in REGIONS:
             assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
-        assert outside.keys == keys, world.fault_plan
         assert (await claims_left(world), await world.pending()) == (0, []), world.fault_plan
 
 
-async def test_nobody_takes_over_before_the_lease_is_over() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-
-    assert await world.west.consumer.consume(PAY) == Claimed()
-
-    assert (outside.asked, world.amounts()) == ([], [])
-    assert world.entries()[0]["attempt"].startswith("east-1/")
-
-
-async def test_a_copy_that_waits_takes_over_when_the_lease_is_over() -> None:
-    outside = Outside()
-    world = world_of(outside)
+async def test_a_copy_that_waits_takes_over_when_the_lease_is_over(world: BusinessWorld) -> None:
     await dies(world, PAY, "replace", CallFault.KILLED_BEFORE)
     world.clock.seconds += LEASE_OVER - 10
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
 
-    assert world.amounts() == [1]
-    assert len(outside.asked) == 2
-    assert len(outside.keys[1]) == 1
+    assert (world.amounts(), len(world.outside.asked)) == ([1], 2)
+    assert len(world.outside.keys[1]) == 1
 
 
 class UnansweredJournal(InterceptedJournal):
@@ -180,52 +147,38 @@ class UnansweredJournal(InterceptedJournal):
 
 
 async def test_who_does_not_know_whether_it_took_over_leaves_the_work_to_who_did() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    world.clock.seconds += LEASE_OVER
+    world = await claimed(LEASE_OVER)
     journal = UnansweredJournal(world.journal, lambda: world.west.consumer.consume(PAY))
     unsure = worker_with(world, "east", journal=journal)
 
     assert await unsure.consumer.consume(PAY) == AlreadyDone()
 
     assert journal.is_lost
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
     assert world.amounts() == [1]
 
 
 async def test_who_did_not_take_over_without_an_answer_tries_once_more_before_it_works() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    world.clock.seconds += LEASE_OVER
+    world = await claimed(LEASE_OVER)
     world.journal.fault_plan.plan("replace", CallFault.LOST)
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
 
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
     assert world.amounts() == [1]
 
 
 async def test_the_next_message_takes_over_before_its_own_turn() -> None:
-    quiet, _ = await healthy()
-    await quiet.east.consumer.consume(message(1, kind="account.bill"))
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    world.clock.seconds += LEASE_OVER
+    bill = message(1, kind="account.bill")
+    world = await claimed(LEASE_OVER)
 
-    outcome = await world.west.consumer.consume(message(1, kind="account.bill"))
+    assert isinstance(await world.west.consumer.consume(bill), Processed)
 
-    assert isinstance(outcome, Processed)
-    assert world.amounts() == [1, 2]
-    for region in REGIONS:
-        assert world.outputs(region) == quiet.outputs(region)
+    assert_same(world, await healthy(PAY, bill))
 
 
 async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over() -> None:
-    world = world_of(Outside())
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    world = await claimed()
     hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     await take(hurried, *(message(sequence) for sequence in (2, 1, 3)))
     assert world.amounts() == []
@@ -238,14 +191,12 @@ async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over
 
 
 async def test_a_sweep_that_takes_over_drains_what_sweeps_before_it_could_not() -> None:
-    world = world_of(Outside())
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    world = await claimed()
     hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
     await hurried.consumer.consume(message(1))
     # Each time in vain, so a sweep leaves what is parked alone for longer than the lease lasts.
     while world.clock.seconds < LEASE_SECONDS - LAG_SECONDS:
-        world.clock.seconds += LAG_SECONDS
-        await world.west.recovery.sweep()
+        await sweep_later(world, "west")
     assert world.amounts() == []
     world.clock.seconds = LEASE_OVER
 
@@ -255,8 +206,7 @@ async def test_a_sweep_that_takes_over_drains_what_sweeps_before_it_could_not() 
 
 
 async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive() -> None:
-    world = world_of(Outside())
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    world = await claimed()
 
     for sequence in range(1, 6):
         world.clock.seconds += LEASE_SECONDS / 3
@@ -266,24 +216,19 @@ async def test_messages_that_keep_coming_do_not_keep_a_dead_owners_claim_alive()
 
 
 async def test_the_redelivered_message_of_a_finished_claim_is_done_already() -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = BusinessWorld()
     await dies(world, PAY, "leave_pending", CallFault.KILLED_AFTER)
 
-    assert await world.east.consumer.consume(PAY) == AlreadyDone()
-    assert await world.west.consumer.consume(PAY) == AlreadyDone()
+    for worker in (world.east, world.west):
+        assert await worker.consumer.consume(PAY) == AlreadyDone()
 
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
 async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = BusinessWorld()
 
-    async def kill() -> None:
-        raise ProcessKilled
-
-    outside.after = kill
+    world.outside.after = failing(ProcessKilled())
     for _ in range(6):
         with suppress(ProcessKilled):
             await world.worker("east").consumer.consume(PAY)
@@ -294,50 +239,43 @@ async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> No
         "faulted",
         "RuntimeError: its owner was lost in try 3",
     )
-    assert len(outside.asked) == 3
-    assert len(outside.keys[1]) == 1
+    assert len(world.outside.asked) == 3
+    assert len(world.outside.keys[1]) == 1
     assert len(world.bus.messages("east", "errors")) == 1
 
 
-# When a workers clock is wrong: a lease is counted by the store's clock, so a worker whose own is
-# hours off is in time.
-
+# When a worker's clock is wrong by hours, it is in time all the same: leases are the store's.
 
 HOURS = 3600.0
 OFF_BY = [-30 * HOURS, -HOURS, HOURS, 30 * HOURS]
 
 
-@pytest.mark.parametrize("off_by", OFF_BY)
-async def test_it_does_not_take_over_early(off_by: float) -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+@pytest.mark.parametrize("off_by", [0.0, *OFF_BY])
+async def test_nobody_takes_over_before_the_lease_is_over(off_by: float) -> None:
+    world = await claimed()
     wrong = worker_with(world, "west", clock=WrongClock(world.clock, off_by))
 
     assert await wrong.consumer.consume(PAY) == Claimed()
 
-    assert outside.asked == []
+    assert (world.outside.asked, world.amounts()) == ([], [])
+    assert world.entries()[0]["attempt"].startswith("east-1/")
 
 
 @pytest.mark.parametrize("off_by", OFF_BY)
 async def test_it_does_not_take_over_late(off_by: float) -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    world.clock.seconds += LEASE_OVER
+    world = await claimed(LEASE_OVER)
     began = world.clock.now()
     wrong = worker_with(world, "west", clock=WrongClock(world.clock, off_by))
 
     assert isinstance(await wrong.consumer.consume(PAY), Processed)
 
     assert world.clock.now() == began
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
 @pytest.mark.parametrize("off_by", OFF_BY)
 async def test_its_own_claims_are_taken_over_in_their_time(off_by: float) -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = BusinessWorld()
     world.east = worker_with(world, "east", clock=WrongClock(world.clock, off_by))
     await dies(world, PAY, "append", CallFault.KILLED_AFTER)
 
@@ -350,13 +288,8 @@ async def test_its_own_claims_are_taken_over_in_their_time(off_by: float) -> Non
 
 @pytest.mark.parametrize("off_by", OFF_BY)
 async def test_it_renews_its_claims_in_time(off_by: float) -> None:
-    outside = Outside()
-    world = world_of(outside, OrderedClock())
-
-    async def take_long() -> None:
-        await world.clock.sleep(3 * LEASE_SECONDS)
-
-    outside.before = take_long
+    world = BusinessWorld(clock=OrderedClock())
+    world.outside.before = lambda: world.clock.sleep(3 * LEASE_SECONDS)
     wrong = worker_with(world, "east", clock=WrongClock(world.clock, off_by))
 
     async def copy_comes_late() -> object:
@@ -367,149 +300,93 @@ async def test_it_renews_its_claims_in_time(off_by: float) -> None:
 
     assert isinstance(owner, Processed)
     assert copy == Claimed()
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
-# When the store fails under a claim: a claim, its renewals or its end get no answer, or the store
-# refuses writes for minutes.
-
+# When the store fails under a claim, for a call or for minutes, the outside has one effect.
 
 # Every call of those that wait is faulty, too; a few of them will do.
 IMPATIENT = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
-CALLS = ("append", "replace", "stored_entry", "entry", "head")
 IN_TURN = [PAY, message(1, kind="account.bill"), payment(2)]
 GAPPED = [payment(1), payment(0), message(2, kind="account.bill")]
 
 
-async def undisturbed(*arrivals: Message) -> World:
-    """What should have happened."""
-    world = world_of(Outside())
-    await take(world.east, *arrivals)
-    return world
-
-
-async def insist(world: World) -> None:
-    """Redeliver to the same worker until it settles."""
-    for _ in range(9):
-        with suppress(LockstepError):
-            await world.east.consumer.consume(PAY)
-            return
-        world.clock.seconds += LEASE_OVER
-    pytest.fail("never settled")
-
-
-@pytest.mark.parametrize(("call", "fault"), [*product(CALLS, CALL_ERRORS)])
-async def test_one_that_goes_wrong_once_or_more_costs_no_effect(
-    call: str, fault: CallFault
-) -> None:
-    expected = await undisturbed(PAY)
+@pytest.mark.parametrize("fault", CALL_ERRORS)
+@pytest.mark.parametrize("call", ["append", "replace", "stored_entry", "entry", "head"])
+async def test_a_call_that_goes_wrong_costs_no_effect(call: str, fault: CallFault) -> None:
+    expected = await healthy(PAY)
     for times in range(1, 8):
-        outside = Outside()
-        world = world_of(outside)
+        world = BusinessWorld()
         world.journal.fault_plan.plan(call, *[fault] * times)
 
-        await insist(world)
+        await until_settled(world)
         world.journal.fault_plan = FaultPlan()
         await rest(world)
 
-        assert world.amounts() == [1], times
-        for region in REGIONS:
-            assert sent(world, region) == expected.outputs(region), (region, times)
-        assert len(outside.keys[1]) == 1
+        assert_same(world, expected, times)
 
 
 @pytest.mark.parametrize("arrivals", [IN_TURN, GAPPED], ids=["in turn", "gapped"])
 async def test_any_call_can_go_wrong_in_any_way(arrivals: list[Message]) -> None:
-    outside = Outside()
+    outside, keys = Outside(), list[object]()
 
     async def work(world: World) -> None:
         outside.asked.clear()
         await redelivered(world, *arrivals)
         await swept(world)
 
-    faulty = worlds(work, business(outside), IMPATIENT)
-    quiet = await anext(faulty)
-    assert quiet.amounts() == [1, 2, 3]
-    keys = outside.keys
-    async for world in faulty:
-        assert world.amounts() == [1, 2, 3], world.fault_plan
-        for region in REGIONS:
-            assert sent(world, region) == sent(quiet, region) != [], (region, world.fault_plan)
-        assert outside.keys == keys, world.fault_plan
-        assert await world.pending() == [], world.fault_plan
+    async def also(world: World) -> None:
+        keys.append(outside.keys)
+        assert keys[-1] == keys[0]
+
+    await assert_the_same_whatever_fails(work, business(outside), [1, 2, 3], 3, IMPATIENT, also)
 
 
-async def test_an_applied_claim_without_an_answer_is_known_as_our_own() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
-
-    assert isinstance(await world.east.consumer.consume(PAY), Processed)
-
-    assert len(outside.asked) == 1
-
-
-async def test_an_applied_end_without_an_answer_is_known_as_our_own() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    world.journal.fault_plan.plan("replace", CallFault.UNANSWERED)
+@pytest.mark.parametrize(
+    ("call", "faults"),
+    [
+        ("append", [CallFault.UNANSWERED]),
+        ("replace", [CallFault.UNANSWERED]),
+        ("replace", [CallFault.REFUSED] * 4),
+    ],
+    ids=["an applied claim", "an applied end", "an end that is refused for a moment"],
+)
+async def test_it_is_known_as_our_own_or_asked_again(call: str, faults: list[CallFault]) -> None:
+    world = BusinessWorld()
+    world.journal.fault_plan.plan(call, *faults)
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
-    assert len(outside.asked) == 1
-    assert world.outputs("east") == (await undisturbed(PAY)).outputs("east")
+    assert len(world.outside.asked) == 1
+    assert_same(world, await healthy(PAY))
 
 
 async def test_an_applied_take_over_without_an_answer_is_known_as_our_own() -> None:
-    outside = Outside()
-    world = world_of(outside)
-
-    async def die() -> None:
-        raise ProcessKilled
-
-    outside.before = die
-    with suppress(ProcessKilled):
-        await world.east.consumer.consume(PAY)
-    outside.before = Outside().before
-    world.clock.seconds += LEASE_OVER
+    world = await claimed(LEASE_OVER)
     world.journal.fault_plan.plan("replace", CallFault.UNANSWERED)
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
 
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
 async def test_a_store_that_refuses_claims_for_minutes_keeps_the_message_in_its_queue() -> None:
-    outside = Outside()
-    world = world_of(outside)
+    world = BusinessWorld()
     world.journal.fault_plan.plan("append", *[CallFault.REFUSED] * 40)
     for _ in range(40):
         with pytest.raises(Unavailable):
             await world.east.consumer.consume(PAY)
         world.clock.seconds += 5
-    assert outside.asked == []
+    assert world.outside.asked == []
 
     assert isinstance(await world.east.consumer.consume(PAY), Processed)
 
-    assert len(outside.asked) == 1
-
-
-async def test_a_store_that_refuses_the_end_for_a_moment_is_asked_again() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    world.journal.fault_plan.plan("replace", *[CallFault.REFUSED] * 4)
-
-    assert isinstance(await world.east.consumer.consume(PAY), Processed)
-
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1
 
 
 @pytest.mark.parametrize("fault", [CallFault.REFUSED, CallFault.LOST])
-async def test_a_store_that_refuses_the_end_for_minutes_costs_another_run_with_the_same_key(
-    fault: CallFault,
-) -> None:
-    outside = Outside()
-    world = world_of(outside)
+async def test_a_store_that_refuses_the_end_for_minutes_costs_another_run(fault: CallFault) -> None:
+    world = BusinessWorld()
     world.journal.fault_plan.plan("replace", *[fault] * 30)
     with pytest.raises((Unavailable, OutcomeUnknown)):
         await world.east.consumer.consume(PAY)
@@ -519,18 +396,12 @@ async def test_a_store_that_refuses_the_end_for_minutes_costs_another_run_with_t
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
     assert await world.east.consumer.consume(PAY) == AlreadyDone()
 
-    assert world.amounts() == [1]
-    assert len(outside.asked) == 2
-    assert len(outside.keys[1]) == 1
-    for region in REGIONS:
-        assert sent(world, region) == (await undisturbed(PAY)).outputs(region)
+    assert len(world.outside.asked) == 2
+    assert_same(world, await healthy(PAY))
 
 
 async def test_a_store_that_cannot_be_read_is_not_claimed_in() -> None:
-    outside = Outside()
-    world = world_of(outside)
-    await world.east.consumer.consume(message(0))
-    await world.east.consumer.consume(message(1, kind="account.hint"))
+    world = await healthy(message(0), message(1, kind="account.hint"))
     world.journal.fault_plan.plan("entry", *[CallFault.REFUSED] * 5)
 
     for _ in range(5):
@@ -539,4 +410,4 @@ async def test_a_store_that_cannot_be_read_is_not_claimed_in() -> None:
 
     assert [entry.get("claimed") for entry in world.entries()] == [None, None]
     assert isinstance(await world.east.consumer.consume(payment(2)), Processed)
-    assert len(outside.asked) == 1
+    assert len(world.outside.asked) == 1

@@ -24,14 +24,12 @@ from shared.testkit.intercepted import CALLS, WRITES
 from tests.crashes import sent
 from tests.deliveries import delivery, delivery_of
 from tests.sizes import IS_PROOF
-from tests.world import LAG_SECONDS, REGIONS, World, message
+from tests.world import LAG_SECONDS, REGIONS, World, message, sweep_later
 
-# When an error stays: the store or the bus fails at once, for ten minutes, in every way that the
-# table knows.
+# When an error stays for ten minutes, few deliveries are spent, and everything ends afterwards.
 #
 # A listener hands a failed message out again after some milliseconds, so nothing but the function's
 # own pause keeps it from spending all its deliveries, and the store's request units with them.
-
 
 OUTAGE_SECONDS = 600.0
 ANSWER_SECONDS = 0.001
@@ -98,51 +96,41 @@ async def deliver_until_settled(world: World, kind: str, sequence: int) -> int:
 @pytest.mark.parametrize("scope", ["everything", "reads", "writes"])
 @pytest.mark.parametrize("why", STORE_FAILURES)
 async def test_a_failing_store_spends_few_deliveries_and_little_of_itself(
-    why: str, scope: str
+    world: World, why: str, scope: str
 ) -> None:
-    world = World()
     await world.east.consumer.consume(message(0, kind="account.bill"))
     plan = FailingPlan(world, STORE, STORE_FAILURES[why], scope)
     world.journal.fault_plan = plan
     # A new process, which remembers nothing.
     world.east = world.worker("east")
 
-    deliveries = await deliver_until_settled(world, "account.bill", 1)
+    assert await deliver_until_settled(world, "account.bill", 1) < DELIVERIES_MAX
 
-    assert deliveries < DELIVERIES_MAX
     made = plan.failed + len(plan.made)
     assert made * CALL_UNITS / OUTAGE_SECONDS < UNITS_A_SECOND_MAX
     await expect_healed(world)
 
 
 @pytest.mark.parametrize("why", BUS_FAILURES)
-async def test_a_failing_bus_spends_few_deliveries_and_everything_is_sent_afterwards(
-    why: str,
-) -> None:
-    world = World()
-    plan = FailingPlan(world, BUS, BUS_FAILURES[why], "everything")
-    world.bus.fault_plan = plan
+async def test_a_failing_bus_spends_few_deliveries_and_loses_none(world: World, why: str) -> None:
+    world.bus.fault_plan = FailingPlan(world, BUS, BUS_FAILURES[why], "everything")
 
-    deliveries = await deliver_until_settled(world, "account.bill", 0)
-    deliveries += await deliver_until_settled(world, "account.bill", 1)
+    deliveries = [await deliver_until_settled(world, "account.bill", n) for n in range(2)]
 
-    assert deliveries < 2 * DELIVERIES_MAX
+    assert sum(deliveries) < 2 * DELIVERIES_MAX
     await expect_healed(world)
 
 
 async def expect_healed(world: World) -> None:
     """After the outage everything comes to its end by sweeps alone."""
-    world.clock.seconds = max(world.clock.seconds, OUTAGE_SECONDS)
+    world.clock.seconds = max(world.clock.seconds, OUTAGE_SECONDS) + 60.0
     for _ in range(5):
-        world.clock.seconds += 60.0
-        for region in (world.east, world.west):
-            await region.recovery.sweep()
+        await sweep_later(world)
     assert world.amounts() == [1, 2]
     assert await world.pending() == []
 
 
-async def test_what_cannot_be_rejected_waits_as_well() -> None:
-    world = World()
+async def test_what_cannot_be_rejected_waits_as_well(world: World) -> None:
     world.bus.unavailable.update(REGIONS)
     count = 0
     while world.clock.now() < OUTAGE_SECONDS:
@@ -153,9 +141,7 @@ async def test_what_cannot_be_rejected_waits_as_well() -> None:
     assert count < DELIVERIES_MAX
 
 
-async def test_a_slow_failure_waits_no_longer_than_a_fast_one() -> None:
-    world = World()
-
+async def test_a_slow_failure_waits_no_longer_than_a_fast_one(world: World) -> None:
     def fail(_: bool) -> Exception:
         world.clock.seconds += 7.0
         return RuntimeError("slow")
@@ -167,8 +153,7 @@ async def test_a_slow_failure_waits_no_longer_than_a_fast_one() -> None:
     assert world.clock.now() == pytest.approx(8.0)
 
 
-async def test_shutting_down_ends_a_pause_at_once() -> None:
-    world = World()
+async def test_shutting_down_ends_a_pause_at_once(world: World) -> None:
     started = asyncio.Event()
 
     async def wait_for_ever(seconds: float) -> None:
@@ -190,7 +175,7 @@ def test_the_pause_grows_and_is_bounded() -> None:
     assert {pause_seconds(n) for n in (8, 100, 100_000)} == {PAUSE_SECONDS_MAX}
 
 
-async def test_what_is_given_up_on_is_in_the_log_once_a_minute(
+async def test_what_is_given_up_on_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -211,9 +196,7 @@ async def test_what_is_given_up_on_is_in_the_log_once_a_minute(
     assert "more since the last warning" in told[1]
 
 
-# When any store or bus call fails: every call that consuming makes goes wrong in every way, and so
-# do pairs of them.
-
+# When any store or bus call fails, or two of them, each effect is once and outputs are the same.
 
 type Fault = tuple[str, CallFault, int]
 
@@ -294,9 +277,7 @@ async def run(arrivals: Sequence[Message], *faults: Fault) -> World:
 @pytest.mark.parametrize(
     "arrivals", [BILLS, GAPPED, FOLDED, FAULTY], ids=["in turn", "gapped", "folded", "faulty"]
 )
-async def test_each_effect_once_and_each_output_the_same_in_both_regions(
-    arrivals: Sequence[Message],
-) -> None:
+async def test_each_effect_is_once_and_each_output_the_same(arrivals: Sequence[Message]) -> None:
     quiet = await run(arrivals)
     expected = {queue: sent(quiet, "east", queue) for queue in ("out", "errors")}
     assert len(expected["out"]) + len(expected["errors"]) == len(arrivals)

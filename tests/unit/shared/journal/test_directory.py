@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from shared.domain.journal import (
-    Repetition,
-)
+from shared.domain.journal import Repetition
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
 from tests.entries import attempt_of, pending_in, step

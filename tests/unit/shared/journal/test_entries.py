@@ -4,13 +4,7 @@ from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
-from shared.domain.journal import (
-    ARRIVALS,
-    Cursor,
-    Entry,
-    EvictedCursor,
-    Marker,
-)
+from shared.domain.journal import ARRIVALS, Cursor, Entry, EvictedCursor, Marker
 from shared.domain.message import Number
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import (
@@ -406,10 +400,7 @@ async def test_compaction_removes_what_it_is_told_and_unmarks_the_milestone(
     await journal.compact(session, [3], marked | {5: True})
 
     kept = await journal.oldest_entries(session, 2)
-    assert [(stored.entry.position, stored.is_marked) for stored in kept] == [
-        (4, False),
-        (5, True),
-    ]
+    assert [(stored.entry.position, stored.is_marked) for stored in kept] == [(4, False), (5, True)]
     assert await journal.milestone(session, -5) == 5
     assert await journal.head(session) == head
     assert await journal.append(step(None, session, attempt="late")) is WriteResult.TAKEN

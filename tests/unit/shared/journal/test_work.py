@@ -6,15 +6,7 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
 from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from tests.entries import (
-    REGIONS,
-    attempt_of,
-    blocked_at,
-    claim,
-    outbox_to,
-    pending_in,
-    step,
-)
+from tests.entries import REGIONS, attempt_of, blocked_at, claim, outbox_to, pending_in, step
 from tests.world import World, message
 
 
