@@ -187,16 +187,16 @@ def test_a_reject_leaves_no_event_behind_and_no_hole_in_the_numbers(spark: Spark
 def test_the_second_of_two_identical_rows_is_a_duplicate(spark: SparkSession) -> None:
     other = flight(dest="ORD", dep_time="616", sched_dep_time="614")
 
-    verdicts = validate_flights(table(spark, flight(), other, flight(), flight()))
+    validated = validate_flights(table(spark, flight(), other, flight(), flight()))
 
-    assert reasons(verdicts) == ["duplicate", "duplicate"]
-    assert events_of(verdicts).count() == 4
+    assert reasons(validated) == ["duplicate", "duplicate"]
+    assert events_of(validated).count() == 4
 
 
 def test_a_row_with_several_faults_is_refused_once(spark: SparkSession) -> None:
-    verdicts = validate_flights(table(spark, flight(tailnum=None, year="?", dep_time="9999")))
+    validated = validate_flights(table(spark, flight(tailnum=None, year="?", dep_time="9999")))
 
-    assert reasons(verdicts) == ["missing tailnum"]
+    assert reasons(validated) == ["missing tailnum"]
 
 
 def event(

@@ -117,7 +117,7 @@ def test_a_handler_that_keeps_no_state_leaves_its_sessions_alone() -> None:
 def test_an_output_has_the_names_that_its_reader_expects() -> None:
     book = Output("book", Named(bookTitle="Journals"))
 
-    (parcel,) = run(lambda state, _, __: Handled(state, (book,))).batches
+    (batch,) = run(lambda state, _, __: Handled(state, (book,))).batches
 
     assert Named.model_validate_json(batch.messages[0].body).book_title == "Journals"
 
@@ -195,10 +195,10 @@ def test_outputs_continue_the_sessions_own_numbering_and_an_unordered_one_takes_
 
     result = run(tell, {"amounts": [5]}, {"": {"acc-7": 3}})
 
-    (parcel,) = result.batches
+    (batch,) = result.batches
     group = "session:acc-7"
-    assert [m.number for m in parcel.messages] == [Number(group, 0, 3), None, Number(group, 0, 4)]
-    assert len({m.id for m in parcel.messages}) == 3
+    assert [m.number for m in batch.messages] == [Number(group, 0, 3), None, Number(group, 0, 4)]
+    assert len({m.id for m in batch.messages}) == 3
     assert result.produced == {"": {"acc-7": 5}}
 
 
@@ -209,5 +209,5 @@ def test_ids_of_outputs_do_not_collide_over_sessions_and_messages() -> None:
     messages = [Message(name, session, "t", b'{"amount":1}') for session, name in pairs]
     results = [run_pure(twelve, HandlerInput(), one) for one in messages]
 
-    ids = [output.id for one in results for parcel in one.batches for output in parcel.messages]
+    ids = [output.id for one in results for batch in one.batches for output in batch.messages]
     assert len(set(ids)) == len(ids) == 60

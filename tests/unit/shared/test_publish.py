@@ -255,7 +255,7 @@ async def test_a_tombstone_that_is_settled_is_never_called_sent(
     assert await world.pending() == []
 
 
-async def test_what_is_voided_after_an_unknown_write_is_never_called_sent(world: World) -> None:
+async def test_a_tombstone_after_an_unknown_write_is_never_called_sent(world: World) -> None:
     producer = narrow(world).producer()
     await producer.publish("acc-7", drafts("a"), OPTIONS)
     world.journal.fault_plan.plan("save_ledger", CallFault.UNANSWERED)
