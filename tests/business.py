@@ -237,7 +237,7 @@ async def processed_and_died(worker: Services, arriving: Message) -> None:
     """The worker gives the message its entry, and dies before it drains or settles."""
     consumer = worker.consumer
     head = await worker.worker.read_head(arriving.session)
-    assert await consumer.give_entry(await consumer.committer.prepare(head, arriving))
+    assert await consumer.give_entry(await consumer.dispatcher.prepare(head, arriving))
 
 
 async def swept(world: World) -> None:

@@ -31,7 +31,6 @@ from shared.domain.message import (
 )
 from shared.domain.outbox import AppQueues
 from shared.domain.reports import FAULT_TYPE, REJECTED_TYPE, TOMBSTONE_TYPE
-from shared.domain.trace import HEADER
 from shared.engine.build import Services
 
 # No model has a name with a dot.
@@ -58,7 +57,7 @@ HEADERS: Mapping[str, Mapping[str, Any]] = {
     "replysession": limit_text(ID_CHARACTERS_MAX),
     "correlationid": limit_text(ID_CHARACTERS_MAX),
     "reminder": limit_text(ID_CHARACTERS_MAX),
-    HEADER: TEXT,
+    wire.TRACE_HEADER: TEXT,
 }
 REQUIRED = ("specversion", "id", "type", "partitionkey")
 REPORT = {"type": "object", "required": ["reason"], "properties": {"reason": TEXT}}

@@ -11,7 +11,7 @@ from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.message import Message, refuse_reserved
 from shared.domain.producer import Draft
-from shared.domain.trace import HEADER, read_traceparent
+from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
 from shared.engine.handle.handle import parse_body
 
@@ -73,7 +73,7 @@ def read_request(services: Services, request: func.HttpRequest) -> Message:
         type=request.params.get("type", ""),
         body=request.get_body(),
         time=read_time(request),
-        traceparent=read_traceparent(request.headers.get(HEADER)),
+        traceparent=read_traceparent(request.headers.get(TRACE_HEADER)),
     )
     refuse_reserved(message.session, message.type)
     parse_body(services.handlers.of(message.type, message.session), message)

@@ -26,7 +26,7 @@ from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import StartedSaga
-from shared.domain.trace import HEADER, read_traceparent
+from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 
@@ -71,7 +71,7 @@ async def start_saga_over_http(
     try:
         key = read_name(request, SAGA, frozenset({"type"}))
         with sagas.worker.span(
-            "start saga", read_traceparent(request.headers.get(HEADER)), saga=key
+            "start saga", read_traceparent(request.headers.get(TRACE_HEADER)), saga=key
         ):
             response = await sagas.start(key, request.params.get("type", ""), request.get_body())
         if not response.is_accepted:

@@ -1,8 +1,6 @@
 """The Service Bus trigger: messages through their session's journal."""
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import azure.functions as func
@@ -74,10 +72,11 @@ async def receive_message(services: Services, delivery: ReceivedMessage) -> None
 
     Returning settles the delivery, raising abandons it, after a pause.
     """
-    worker = services.worker
-    began = worker.clock.now()
-    async with pausing_after_failure(services, delivery):
-        await services.readiness.require_regions()
+    worker, clock = services.worker, services.worker.clock
+    began = clock.now()
+    try:
+        if not services.readiness.is_agreed:
+            await services.readiness.require_regions()
         properties, body = delivery.application_properties or {}, delivery.get_body()
         try:
             message = wire.from_properties(properties, body)
@@ -103,24 +102,12 @@ async def receive_message(services: Services, delivery: ReceivedMessage) -> None
             if isinstance(outcome, Conflicting | Expired):
                 await reject(services, delivery, outcome.reason)
         if worker.telemetry is not None:
-            measure_delivery(worker.telemetry, delivery, name, worker.clock.now() - began)
+            measure_delivery(worker.telemetry, delivery, name, clock.now() - began)
         log_outcome(message, outcome, logs_all=services.logs_messages)
-
-
-@asynccontextmanager
-async def pausing_after_failure(
-    services: Services, delivery: ReceivedMessage
-) -> AsyncIterator[None]:
-    """Wait inside an invocation that fails, because the broker delivers again at once.
-
-    Without it an error that stays spends all deliveries of a message in half a minute.
-    """
-    clock = services.worker.clock
-    began = clock.now()
-    try:
-        yield
     except Exception:
-        # What a slow failure took counts, so that no invocation lasts longer than it has to.
+        # The broker delivers again at once, so an error that stays would spend all deliveries of a
+        # message in half a minute. What a slow failure took counts: no invocation lasts longer than
+        # it has to.
         seconds = pause_seconds(delivery.delivery_count or 1)
         await clock.sleep(max(0.0, began + seconds - clock.now()))
         raise

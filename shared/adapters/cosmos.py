@@ -116,28 +116,12 @@ class CosmosAccount:
             opened.pop_all()
             self.client = client
 
-    @asynccontextmanager
-    async def writing(self, tries: "Tries") -> AsyncIterator[None]:
-        """Turn failed writes into errors of the engine's; answers such as 409 pass.
-
-        It is remembered since when writes get no answer: reads may go on meanwhile.
-        """
-        try:
-            yield
-        except (AzureError, TimeoutError, OSError) as error:
-            failure = tries.weigh(read_failure(error, is_write=True))
-            failure_class = classify(failure).failure_class
-            if failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
-                # A region that is throttled answers, so it is the right one.
-                is_throttled = failure.code == THROTTLED
-                self.failing_since = (
-                    None if is_throttled else self.failing_since or time.monotonic()
-                )
-            if failure_class is FailureClass.ANSWER:
-                raise
-            raise convert(failure, error) from error
-        else:
-            self.failing_since = None
+    def note_failed_write(self, failure: Failure) -> None:
+        """Remember since when writes get no answer: reads may go on meanwhile."""
+        if classify(failure).failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
+            # A region that is throttled answers, so it is the right one.
+            is_throttled = failure.code == THROTTLED
+            self.failing_since = None if is_throttled else self.failing_since or time.monotonic()
 
     def new_client(self) -> CosmosClient:
         if self.connection_string is not None:
@@ -198,16 +182,22 @@ class CosmosContainer:
         batch = [encode_operation(operation) for operation in operations]
         tries = Tries()
         try:
-            async with self.account.writing(tries):
-                answers = await container.execute_item_batch(
-                    batch,
-                    partition_key=session,
-                    raw_request_hook=tries.requests.append,
-                    raw_response_hook=tries.responses.append,
-                )
-        except CosmosBatchOperationError as error:
+            answers = await container.execute_item_batch(
+                batch,
+                partition_key=session,
+                raw_request_hook=tries.requests.append,
+                raw_response_hook=tries.responses.append,
+            )
+        except (AzureError, TimeoutError, OSError) as error:
+            failure = tries.weigh(read_failure(error, is_write=True))
+            self.account.note_failed_write(failure)
+            if classify(failure).failure_class is not FailureClass.ANSWER:
+                raise convert(failure, error) from error
+            if not isinstance(error, CosmosBatchOperationError):
+                raise
             # The first operation that was refused says what that means.
             return operations[int(error.error_index)].refused, ""
+        self.account.failing_since = None
         return WriteResult.CREATED, str(answers[-1].get("eTag", ""))
 
     async def find(self, query: Query, clock: StoreClock | None = None) -> list[Document]:

@@ -7,14 +7,6 @@ import time
 class MonotonicClock:
     """See ports.Clock."""
 
-    def now(self) -> float:
-        """Seconds that never go back."""
-        return time.monotonic()
-
-    def today(self) -> float:
-        """Seconds since 1970."""
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
-        await asyncio.sleep(seconds)
+    now = staticmethod(time.monotonic)
+    today = staticmethod(time.time)
+    sleep = staticmethod(asyncio.sleep)

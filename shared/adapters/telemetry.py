@@ -25,7 +25,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from shared.domain.journal import Entry, Status
 from shared.domain.measures import MEASURES, SENT, UNSENT, Measure, MeasureKind, measure_entry
 from shared.domain.message import Message
-from shared.domain.trace import HEADER, Trace
+from shared.domain.trace import Trace
+from shared.domain.wire import TRACE_HEADER
 from shared.ports import Span
 
 SCOPE = "lockstep"
@@ -60,7 +61,7 @@ class OpenSpan:
         """See Span.traceparent."""
         carrier: dict[str, str] = {}
         PROPAGATOR.inject(carrier, tracing.set_span_in_context(self.span))
-        return carrier.get(HEADER)
+        return carrier.get(TRACE_HEADER)
 
     def describe(self, **attributes: str | float) -> None:
         """See Span.describe."""
@@ -176,7 +177,7 @@ def place_after(traceparent: str | None) -> tuple[Context | None, list[Link]]:
         return None, []
     current = tracing.get_current_span().get_span_context()
     # An empty context to begin with, or what is no traceparent would be the current span.
-    context = PROPAGATOR.extract({HEADER: traceparent}, Context())
+    context = PROPAGATOR.extract({TRACE_HEADER: traceparent}, Context())
     return context, [Link(current)] if current.is_valid else []
 
 

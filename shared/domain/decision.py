@@ -144,7 +144,29 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
 
     `from_parked` says that the message was parked and is the first of those that wait.
     """
-    return apply_rule(rule_for(situation_of(head, message, from_parked=from_parked)), head, message)
+    rule = rule_for(situation_of(head, message, from_parked=from_parked))
+    if rule.decision is Proceed:
+        return Proceed()
+    cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
+    is_same = rule.newest is Newest.SAME
+    decision: Decision | None = None
+    if rule.decision is Duplicate:
+        decision = Duplicate(checked=is_same)
+    elif rule.decision is Gap:
+        decision = Gap(cursor.next)
+    elif rule.decision is Fenced:
+        decision = Fenced(cursor.level)
+    elif rule.decision is Conflict and head is not None:
+        other = identity_in(head, message, cursor)
+        decision = Conflict(other.digest if other else None)
+    elif rule.decision is Busy and head is not None:
+        decision = Busy(head.position, same=is_same)
+    elif rule.decision is Halted and head is not None and head.halt is not None:
+        decision = Halted(head.halt.at)
+    if decision is None:
+        # Never process a message because a rule and its situation do not belong together.
+        raise ValueError(f"the rule {rule.why!r} does not fit the head")
+    return decision
 
 
 def rule_for(situation: Situation) -> Rule:
@@ -158,37 +180,13 @@ def rule_for(situation: Situation) -> Rule:
     raise ValueError(f"no rule fits {situation}")
 
 
-def apply_rule(rule: Rule, head: Entry | None, message: Message) -> Decision:
-    """The rule's decision, with what it says about this head and this message."""
-    cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
-    is_same = rule.newest is Newest.SAME
-    decision: Decision = Proceed()
-    if rule.decision is Conflict:
-        other = identity_in(head, message, cursor) if head else None
-        decision = Conflict(other.digest if other else None)
-    elif rule.decision is Duplicate:
-        decision = Duplicate(checked=is_same)
-    elif rule.decision is Gap:
-        decision = Gap(cursor.next)
-    elif rule.decision is Fenced:
-        decision = Fenced(cursor.level)
-    elif rule.decision is Busy and head is not None:
-        decision = Busy(head.position, same=is_same)
-    elif rule.decision is Halted and head is not None and head.halt is not None:
-        decision = Halted(head.halt.at)
-    elif rule.decision is not Proceed:
-        # Never process a message because a rule and its situation do not belong together.
-        raise ValueError(f"the rule {rule.why!r} does not fit the head")
-    return decision
-
-
 def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> Situation:
     """The facts about a head and a message."""
     number = message.number
-    cursor = cursor_of(head, number.group if number else ARRIVALS)
     if head is None:
         is_next = number is None or number.sequence == 0
         return Situation(Session.EMPTY, Newest.NOTHING, Place.NEXT if is_next else Place.AHEAD)
+    cursor = head.cursors.get(number.group if number else ARRIVALS, Cursor())
     if head.status is Status.WORKING:
         session = Session.CLAIMED
     else:
@@ -219,18 +217,21 @@ def identity_in(head: Entry, message: Message, cursor: Cursor) -> MessageIdentit
     A number that was only parked or refused is still free, so another owner level may use it.
     """
     number = message.number
+    is_used = number is not None and (
+        head.status is Status.WORKING
+        or number.sequence < cursor.next
+        or (head.halt is not None and is_same_place(head.halt.number, number))
+    )
     for identity in head.identities:
+        given = identity.number
         if number is None:
-            same = (identity.source, identity.id) == (message.source, message.id)
-            if identity.number.group == ARRIVALS and same:
+            if given.group == ARRIVALS and (identity.source, identity.id) == (
+                message.source,
+                message.id,
+            ):
                 return identity
-        elif identity.number == number or (
-            is_same_place(identity.number, number)
-            and (
-                head.status is Status.WORKING
-                or number.sequence < cursor.next
-                or (head.halt is not None and is_same_place(head.halt.number, number))
-            )
+        elif (given.group, given.sequence) == (number.group, number.sequence) and (
+            is_used or given.level == number.level
         ):
             return identity
     return None

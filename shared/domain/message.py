@@ -108,8 +108,11 @@ class Message:
             raise InvalidMessage("the message has no body")
         if len(self.body) > BODY_BYTES_MAX:
             raise InvalidMessage(f"the body has {len(self.body)} bytes, over {BODY_BYTES_MAX}")
-        if not is_utf8(self.body):
-            raise InvalidMessage("the body is not UTF-8")
+        try:
+            # The journal keeps bodies as text, byte for byte.
+            self.body.decode()
+        except UnicodeDecodeError:
+            raise InvalidMessage("the body is not UTF-8") from None
         if stored_bytes(self.body) > STORED_BYTES_MAX:
             raise InvalidMessage(f"the body, escaped, is over {STORED_BYTES_MAX} bytes")
 
@@ -150,15 +153,6 @@ def derive_id(*parts: str) -> str:
     """A stable id of 32 hex digits; parts are framed, so ("a_b", "c") is not ("a", "b_c")."""
     framed = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
     return hashlib.sha256(framed).hexdigest()[:32]
-
-
-def is_utf8(body: bytes) -> bool:
-    """Return whether the bytes are text: the journal keeps bodies as text, byte for byte."""
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def stored_bytes(body: bytes) -> int:

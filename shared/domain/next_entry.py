@@ -109,15 +109,12 @@ def number_on_arrival(made_from: EntryInput) -> Number:
     if head is not None and not made_from.from_parked:
         # Those that arrived earlier are first: the parked ones, and one that a fault or a claim
         # holds at the cursor itself.
-        place += head.parked.get(ARRIVALS, 0) + holds_arrival(head)
+        held = head.halt.number if head.halt else None
+        if head.status is Status.WORKING:
+            held = head.identities[0].number
+        place += head.parked.get(ARRIVALS, 0)
+        place += held is not None and held.group == ARRIVALS
     return Number(ARRIVALS, 0, place)
-
-
-def holds_arrival(head: Entry) -> bool:
-    """Return whether a message without a number is at the cursor: in a claim, or at the fault."""
-    if head.status is Status.WORKING:
-        return head.identities[0].number.group == ARRIVALS
-    return head.halt is not None and head.halt.number.group == ARRIVALS
 
 
 def make_claim(entry: Entry, lease: Lease) -> Entry:

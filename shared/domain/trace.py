@@ -8,22 +8,12 @@ https://www.w3.org/TR/trace-context/
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/extensions/distributed-tracing.md
 """
 
-import re
 from dataclasses import dataclass
 from typing import Self
 
 from shared.domain.message import Message, derive_id
 
-# Of version 00. What is not of this form is no reason to refuse a message: its trace begins anew.
-TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 SAMPLED = "01"
-# Of an HTTP request, and the name of the CloudEvents extension.
-HEADER = "traceparent"
-
-
-def read_traceparent(text: object) -> str | None:
-    """A stranger's `traceparent`, or None for what is none."""
-    return text if isinstance(text, str) and TRACEPARENT.fullmatch(text) else None
 
 
 def derive_traceparent(*parts: str) -> str:

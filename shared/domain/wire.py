@@ -9,6 +9,7 @@ wanted or given, `replyto`, `replysession` and `correlationid`; for one that its
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md
 """
 
+import re
 from collections.abc import Mapping
 
 from shared.domain.errors import InvalidMessage
@@ -20,8 +21,11 @@ from shared.domain.message import (
     Number,
     refuse_reserved,
 )
-from shared.domain.trace import HEADER, read_traceparent
 
+# Of an HTTP request, and the name of the CloudEvents extension.
+TRACE_HEADER = "traceparent"
+# Of version 00. What is not of this form is no reason to refuse a message: its trace begins anew.
+TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 PREFIX = "cloudEvents_"
 SPEC_VERSION = "1.0"
 CONTENT_TYPE = "application/json"
@@ -52,7 +56,7 @@ def to_properties(message: Message) -> dict[str, Property]:
         if value := getattr(message, field):
             attributes[attribute] = value
     if message.traceparent is not None:
-        attributes[HEADER] = message.traceparent
+        attributes[TRACE_HEADER] = message.traceparent
     if message.number is not None:
         attributes["producergroup"] = message.number.group
         attributes["ownerlevel"] = message.number.level
@@ -69,32 +73,22 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
     version = properties.get(PREFIX + "specversion")
     if version != SPEC_VERSION:
         raise InvalidMessage(f"CloudEvents {SPEC_VERSION} expected, not specversion {version!r}")
+    present = {a: f for a, f in OPTIONAL.items() if PREFIX + a in properties}
     message = Message(
         id=text(properties, "id"),
         session=text(properties, "partitionkey"),
         type=text(properties, "type"),
         body=body,
         number=number(properties),
-        source=source(properties),
-        traceparent=read_traceparent(properties.get(PREFIX + HEADER)),
-        **optional(properties),
+        # Who gave the message its id; senders that leave it out are one source, Lockstep's.
+        source=(PREFIX + "source" in properties and text(properties, "source")) or OWN_SOURCE,
+        traceparent=read_traceparent(properties.get(PREFIX + TRACE_HEADER)),
+        **{field: text(properties, attribute) for attribute, field in present.items()},
     )
     # A message with a number goes on whatever its type is: without an entry of its own, its number
     # would be missing, and what its producer sends next would stay parked.
     refuse_reserved(message.session, "" if message.number else message.type)
     return message
-
-
-def source(properties: Mapping[str, object]) -> str:
-    """Return who gave the message its id; senders that leave it out are one source, Lockstep's."""
-    given = text(properties, "source") if PREFIX + "source" in properties else ""
-    return given or OWN_SOURCE
-
-
-def optional(properties: Mapping[str, object]) -> dict[str, str]:
-    """The fields of a message that need not be there."""
-    present = {a: f for a, f in OPTIONAL.items() if PREFIX + a in properties}
-    return {field: text(properties, attribute) for attribute, field in present.items()}
 
 
 def number(properties: Mapping[str, object]) -> Number | None:
@@ -109,11 +103,19 @@ def number(properties: Mapping[str, object]) -> Number | None:
         raise InvalidMessage(
             f"the producer group has {len(group)} characters, over {GROUP_CHARACTERS_MAX}"
         )
-    return Number(
-        group=group,
-        level=integer(properties, "ownerlevel"),
-        sequence=integer(properties, "producersequence"),
-    )
+    places: list[int] = []
+    for name in ("ownerlevel", "producersequence"):
+        value = properties.get(PREFIX + name)
+        # A bool is not a number.
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise InvalidMessage(f"attribute {name!r} is missing or not a whole number")
+        places.append(value)
+    return Number(group, *places)
+
+
+def read_traceparent(text: object) -> str | None:
+    """A stranger's `traceparent`, or None for what is none."""
+    return text if isinstance(text, str) and TRACEPARENT.fullmatch(text) else None
 
 
 def text(properties: Mapping[str, object], name: str) -> str:
@@ -121,12 +123,4 @@ def text(properties: Mapping[str, object], name: str) -> str:
     value = properties.get(PREFIX + name)
     if not isinstance(value, str):
         raise InvalidMessage(f"attribute {name!r} is missing or not text")
-    return value
-
-
-def integer(properties: Mapping[str, object], name: str) -> int:
-    """A whole number, or InvalidMessage; a bool is not a number."""
-    value = properties.get(PREFIX + name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise InvalidMessage(f"attribute {name!r} is missing or not a whole number")
     return value

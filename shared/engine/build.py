@@ -7,7 +7,6 @@ from functools import partial
 from shared.domain.access import Authentication
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
-from shared.engine.commit.commit import Committer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
 from shared.engine.consume.duplicates import Duplicates
@@ -97,16 +96,14 @@ def build(  # noqa: PLR0913 - what a worker is made of
 ) -> Services:
     """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
-    acknowledgements = Acknowledgements(worker)
     runner = HandlerRunner(worker, delivery.regions)
-    dispatcher = Dispatcher(worker, delivery, acknowledgements)
-    committer = Committer(worker, dispatcher)
-    claims = Claims(worker, committer, dispatcher, runner)
+    dispatcher = Dispatcher(worker, delivery, Acknowledgements(worker))
+    claims = Claims(worker, dispatcher, runner)
     duplicates = Duplicates(journal)
-    parking = Parking(worker, committer, duplicates)
+    parking = Parking(worker, dispatcher, duplicates)
     outputs = Outputs(dispatcher)
     folder = Folder(handlers, delivery.regions, policy.pure_seconds)
-    consumer = Consumer(worker, committer, dispatcher, runner, claims, duplicates, parking, folder)
+    consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery)
     ingest = Ingest(producer)
     return Services(
@@ -115,7 +112,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         commands=Commands(consumer),
         rejecter=rejecter,
         dead_letters=DeadLetters(consumer, parking, runner, rejecter),
-        resolver=Resolver(consumer, committer, outputs),
+        resolver=Resolver(consumer, outputs),
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
         producer=producer,

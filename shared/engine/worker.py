@@ -1,7 +1,8 @@
 """One worker: a process in a region, with its ports, its limits, and what it remembers.
 
-What a worker remembers saves reads and never decides: a remembered head that is too old costs a
-conflict and a fresh read, and a message that was forgotten is looked up again.
+It reads the heads of sessions, and commits the entries that follow them. What it remembers saves
+reads and never decides: a remembered head that is too old costs a conflict and a fresh read, and a
+message that was forgotten is looked up again.
 """
 
 import asyncio
@@ -13,12 +14,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from shared.domain.errors import OutcomeUnknown
+from shared.domain import next_entry
+from shared.domain.decision import marker_seconds
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput, Handlers
 from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
+from shared.domain.outbox import NO_OUTBOX
 from shared.domain.reports import shorten
-from shared.ports import Clock, Span, Telemetry
+from shared.ports import Carried, Clock, Span, Telemetry, WriteResult
 from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.failures")
@@ -138,9 +142,21 @@ class FailureLog:
 class RememberedHead:
     """A head, and whether this worker made it: then it is probably still the newest."""
 
-    entry: Entry
+    entry: Entry | None
     is_ours: bool
     size: int
+
+
+NO_HEAD = RememberedHead(None, is_ours=False, size=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """An entry, the regions that miss its outputs, and when that is recorded at the latest."""
+
+    entry: Entry
+    left: tuple[str, ...]
+    due: float
 
 
 class Worker:
@@ -164,6 +180,9 @@ class Worker:
         self.telemetry = telemetry
         self.heads: OrderedDict[str, RememberedHead] = OrderedDict()
         self.head_bytes = 0
+        # The acknowledgements that are not in the journal yet (acknowledge.py), by session.
+        self.unrecorded: dict[str, Unrecorded] = {}
+        self.marker_seconds = marker_seconds(policy.window_seconds)
         # Sessions whose draining was broken off because its time was up.
         self.undrained: Recent[str, None] = Recent(UNDRAINED_MAX)
         self.attempts = count(1)
@@ -180,16 +199,6 @@ class Worker:
         if self.telemetry is None:
             return nullcontext()
         return self.telemetry.span(name, traceparent, **attributes)
-
-    def remembered_head(self, session: str) -> Entry | None:
-        """The session's head as this worker saw it last, if it remembers one."""
-        remembered = self.heads.get(session)
-        return remembered.entry if remembered else None
-
-    def own_head(self, session: str) -> Entry | None:
-        """The remembered head, if this worker made it."""
-        remembered = self.heads.get(session)
-        return remembered.entry if remembered and remembered.is_ours else None
 
     def remember_head(self, session: str, head: Entry | None, *, is_ours: bool = False) -> None:
         """Remember a head, or that none is known; those set longest ago are forgotten first."""
@@ -216,6 +225,77 @@ class Worker:
         head = await self.journal.head(session, newest=newest)
         self.remember_head(session, head)
         return head
+
+    async def commit(self, head: Entry | None, entry: Entry) -> WriteResult:
+        """Create the entry after this head; anything but CREATED says why it could not be.
+
+        Of all creates at one position at most one succeeds, in any region. That one answer is
+        claim, commit, deduplication and fence at once; so it is not guessed when it is lost.
+        The batch also records that every region took the head's outputs, where this worker knows.
+        Raises OutcomeUnknown when the store does not answer in the end, Unavailable when it refuses
+        the first try, NotStorable.
+        """
+        # Nearly every message with outputs is followed by another of its session, so recording the
+        # delivery of the last outputs here saves a read and a write for each message.
+        has_outbox = head is not None and head.outbox is not NO_OUTBOX
+        left = self.unrecorded_regions(head) if head and has_outbox else None
+        evicted = await self.evict_cursors(head, entry) if head and entry.has_evicted else {}
+        carried = Carried(left, self.marker_seconds, evicted)
+        waits, began = self.policy.waits, self.clock.now()
+        for tried in range(waits.unknown_tries):
+            result: WriteResult | None = None
+            try:
+                result = await self.journal.append(entry, carried)
+            except OutcomeUnknown:
+                # It may have been created, or may still be. Trying the same attempt again is safe:
+                # both tries create the same entry, and nobody else's can be in its place unseen.
+                pass
+            except Unavailable:
+                # Refused at the first try: nothing happened. Later, an earlier try may have.
+                if not tried:
+                    raise
+            # The SDK repeats writes by itself, so even a conflict may be our own success. The
+            # attempt's id is unique to this worker and this try at the message, so it tells.
+            if result is not WriteResult.CREATED and await self.is_ours(entry):
+                result = WriteResult.CREATED
+            if result is WriteResult.CREATED:
+                self.remember_head(entry.session, entry, is_ours=True)
+                if self.telemetry is not None:
+                    self.telemetry.commit(entry, self.clock.now() - began)
+                # Only now: had the batch failed, the acknowledgement would still be unrecorded.
+                if head and left is not None and self.unrecorded_regions(head) is not None:
+                    del self.unrecorded[head.session]
+            if result is not None:
+                return result
+            await self.clock.sleep(waits.poll_seconds * tried)
+        raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
+
+    async def evict_cursors(self, head: Entry, entry: Entry) -> dict[str, EvictedCursor]:
+        """The cursors that the batch moves beside the journal, by group. Raises Unavailable."""
+        # What earlier evictions left is read and written again. Only an entry after this head could
+        # change it meanwhile, and then this one is refused.
+        cursors = next_entry.evicted_cursors(head, entry)
+        before = await self.read_cursors(head.session, cursors)
+        return {
+            group: next_entry.evict(cursor, head.position, before[group])
+            for group, cursor in cursors.items()
+        }
+
+    async def is_ours(self, entry: Entry) -> bool:
+        """Return whether the entry at this position is this very attempt.
+
+        Raises OutcomeUnknown where that cannot be read: the entry may be there.
+        """
+        try:
+            stored = await self.journal.entry(entry.session, entry.position)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"it cannot be read what was written: {error}") from error
+        return stored is not None and stored.attempt == entry.attempt
+
+    def unrecorded_regions(self, head: Entry) -> tuple[str, ...] | None:
+        """Return the regions that miss the head's outputs, where only this worker knows it."""
+        found = self.unrecorded.get(head.session)
+        return found.left if found is not None and found.entry.position == head.position else None
 
     async def with_cursors(self, head: Entry, groups: Iterable[str]) -> Entry:
         """The head with the cursors of these producer groups, read where they may be evicted.

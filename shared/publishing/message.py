@@ -7,7 +7,7 @@ from enum import Enum, auto
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.message import refuse_reserved, require_text
 from shared.domain.producer import Draft, ProducerOptions
-from shared.domain.trace import read_traceparent
+from shared.domain.wire import read_traceparent
 from shared.storage import limits
 
 # Stands for the session while a message is checked before its session is known.

@@ -1,7 +1,7 @@
 """The journals of all sessions, written once over any container: one partition for each session.
 
 A container may try a write again by itself, so a refusal may be our own earlier success; the
-committer tells them apart by the attempt's id. Every method may raise Unavailable (nothing
+worker tells them apart by the attempt's id. Every method may raise Unavailable (nothing
 happened) and, where it writes, OutcomeUnknown (it may have happened, or may still).
 """
 

@@ -19,7 +19,6 @@ from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
 from shared.domain.next_entry import EntryInput
-from shared.engine.commit.commit import Committer
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import RETRY_SECONDS, Ending, HandlerRunner, message_in
 from shared.engine.handle.limit import TookTooLong
@@ -33,13 +32,10 @@ RENEWALS_PER_LEASE = 3
 
 
 class Claims:
-    def __init__(
-        self, worker: Worker, committer: Committer, dispatcher: Dispatcher, runner: HandlerRunner
-    ) -> None:
+    def __init__(self, worker: Worker, dispatcher: Dispatcher, runner: HandlerRunner) -> None:
         self.worker = worker
         self.journal = worker.journal
         self.clock = worker.clock
-        self.committer = committer
         self.dispatcher = dispatcher
         self.runner = runner
         self.lease_seconds = worker.policy.lease_seconds
@@ -57,7 +53,7 @@ class Claims:
         claim = next_entry.make_claim(opened, Lease(self.lease_seconds))
         # From here on the claim holds the whole message. If this process dies, the message may even
         # be settled: another copy, the next message or the sweep takes the claim over.
-        if await self.committer.commit(head, claim) is not WriteResult.CREATED:
+        if await self.worker.commit(head, claim) is not WriteResult.CREATED:
             return None
         return await self.work(claim, given)
 
@@ -123,7 +119,7 @@ class Claims:
         message = message_in(claim)
         if self.worker.handlers.kind_of(message.type) is not Kind.EFFECTFUL:
             # Another version of the application claimed the session.
-            return await self.runner.run(claim, given)
+            return await self.runner.run(claim, message, given)
         try:
             handler = self.worker.handlers.of(message.type, message.session)
         except CallerError as error:

@@ -37,7 +37,6 @@ from shared.domain.handler import Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
-from shared.engine.commit.commit import Committer
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.fold import Folder
@@ -60,7 +59,7 @@ from shared.engine.consume.pass_through import pass_through
 from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import Ending, HandlerRunner
-from shared.engine.worker import Worker
+from shared.engine.worker import NO_HEAD, Worker
 from shared.ports import WriteResult
 
 # A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
@@ -75,7 +74,6 @@ class Consumer:
     def __init__(
         self,
         worker: Worker,
-        committer: Committer,
         dispatcher: Dispatcher,
         runner: HandlerRunner,
         claims: Claims,
@@ -87,7 +85,6 @@ class Consumer:
         self.journal = worker.journal
         self.clock = worker.clock
         self.waits = worker.policy.waits
-        self.committer = committer
         self.dispatcher = dispatcher
         self.runner = runner
         self.claims = claims
@@ -123,28 +120,34 @@ class Consumer:
         call = self.turns.join(message, arrival)
         try:
             while taken := await self.turns.wait_for_turn(call):
-                with self.turns.concluding_errors(taken):
+                result: Outcome | NotYet | Exception
+                try:
                     entry = await self.fold_calls(taken) if len(taken) > 1 else None
-                    outcome: Outcome | NotYet
                     if entry is not None:
-                        taken, outcome = taken[: len(entry.identities)], Processed(entry)
+                        taken, result = taken[: len(entry.identities)], Processed(entry)
                     else:
                         # The first of its group: the others' turn is not before it has its entry.
                         # Waiting inside the invocation spends no delivery, but it has an end.
                         taken = taken[:1]
                         may_wait = self.clock.now() < taken[0].give_up_at
-                        outcome = await self.process(taken[0].message, may_wait=may_wait)
-                    self.turns.conclude(taken, outcome)
+                        result = await self.process(taken[0].message, may_wait=may_wait)
+                except Exception as error:
+                    result = error
+                self.turns.conclude(taken, result)
         finally:
             self.turns.leave(call)
-        return call.get_outcome()
+        if call.result is None or isinstance(call.result, Exception):
+            raise call.result or RuntimeError("the call has no result")
+        return call.result
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order
         self, message: Message, *, may_wait: bool
     ) -> Outcome | NotYet:
         """One message by itself; NotYet, where the call may wait, if its turn has not come."""
         outcome: Outcome | NotYet | None
-        outcome, head = await self.recognise(message)
+        # A head that this worker wrote is probably still the newest, so nothing is read.
+        known = self.worker.heads.get(message.session, NO_HEAD)
+        outcome, head = (None, known.entry) if known.is_ours else await self.recognise(message)
         # A round decides on a head that may be old, or on the newest whenever that was too old. It
         # has no outcome when another worker was first, or when the head may be too old to wait on.
         # Races are counted: whoever keeps losing them is parked, which runs no handler and so is
@@ -192,10 +195,6 @@ class Consumer:
     async def recognise(self, message: Message) -> tuple[Outcome | None, Entry | None]:
         """The outcome of a copy, or the head to decide on first, which may be old."""
         session = message.session
-        head = self.worker.own_head(session)
-        if head is not None:
-            # This worker wrote it, so it is probably still the newest, and nothing is read.
-            return None, head
         if not self.leads(session):
             # The region that leads the session expects new messages; the others expect copies of
             # what it has done, and search for those first: one read answers for many of them. The
@@ -203,7 +202,7 @@ class Consumer:
             # more than a read.
             copy = await self.find_copy(message)
             return copy, None if copy else await self.worker.read_head(session)
-        head = self.worker.remembered_head(session)
+        head = self.worker.heads.get(session, NO_HEAD).entry
         is_first = message.number is not None and message.number.sequence == 0
         # The first number of a group usually begins a session, so nothing is read for it: if there
         # is a session after all, creating its first entry fails.
@@ -221,7 +220,8 @@ class Consumer:
         # A region that does not lead mostly gets copies: there is nothing to commit for them.
         if not self.leads(first.session):
             return None
-        _, head = await self.recognise(first)
+        known = self.worker.heads.get(first.session, NO_HEAD)
+        head = known.entry if known.is_ours else (await self.recognise(first))[1]
         # Where messages are parked, each new one has to be compared with them and may let some go
         # on, which `process` does.
         if head is not None and head.parked:
@@ -235,7 +235,7 @@ class Consumer:
             head = await self.worker.with_cursors(head, groups)
         # A crash before the commit leaves nothing, and one after it leaves an entry that names
         # every message of the fold: all of them are redelivered and found processed.
-        return await self.commit_fold(await self.committer.prepare(head, first), fresh)
+        return await self.commit_fold(await self.dispatcher.prepare(head, first), fresh)
 
     async def make_way(self, head: Entry | None, message: Message) -> EntryInput | Outcome | None:
         """Return the input of the message's entry, once all that has to come before it is done.
@@ -274,9 +274,10 @@ class Consumer:
         The choice by kind of handler is made here and nowhere else. Raises Unavailable or
         OutcomeUnknown.
         """
-        kind = self.worker.handlers.kind_of(made_from.message.type)
-        cancelled = next_entry.explain_cancellation(made_from)
-        if kind is Kind.EFFECTFUL and cancelled is None:
+        message = made_from.message
+        handler = self.worker.handlers.by_type.get(message.type)
+        cancelled = next_entry.explain_cancellation(made_from) if message.reminder else None
+        if handler is not None and handler.kind is Kind.EFFECTFUL and cancelled is None:
             return await self.claims.process(made_from)
         # The handler runs before the position is won. Where another worker wins it, this result is
         # dropped and nothing was sent, so two workers may well run the same handler at once.
@@ -286,18 +287,18 @@ class Consumer:
         if cancelled is not None:
             ending = Ending(next_entry.skip(opened, cancelled))
         else:
-            ending = await self.runner.run(opened, given)
+            ending = await self.runner.run(opened, message, given)
         try:
             # A crash up to the commit changes nothing: the redelivery runs the handler again, and
             # documents that were staged under this attempt's id expire in the store.
             if ending.staged:
                 await self.journal.stage(opened.session, opened.attempt.id, ending.staged)
-            result = await self.committer.commit(head, ending.entry)
+            result = await self.worker.commit(head, ending.entry)
         except NotStorable as error:
             # What the handler made never fits, so trying again is no use: the message becomes a
             # fault with that reason, and nothing of the handler's result is kept.
             ending = self.runner.fail(opened, error)
-            result = await self.committer.commit(head, ending.entry)
+            result = await self.worker.commit(head, ending.entry)
         if result is not WriteResult.CREATED:
             return None
         # A crash here is harmless: the entry's outbox is pending. The redelivery of this message,
@@ -381,7 +382,7 @@ class Consumer:
 
     def leads(self, session: str) -> bool:
         """Return whether this worker's messages are probably the first copies."""
-        if self.worker.own_head(session) is not None:
+        if self.worker.heads.get(session, NO_HEAD).is_ours:
             return True
         return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
 
@@ -396,7 +397,7 @@ class Consumer:
         # session, the redelivery or the sweep goes on from there.
         if end_at is None:
             end_at = self.clock.now() + self.waits.bound_seconds
-        head, lost = self.worker.remembered_head(session), 0
+        head, lost = self.worker.heads.get(session, NO_HEAD).entry, 0
         while head is not None and head.parked and lost < self.waits.races_max:
             if head.halt is not None or head.status is Status.WORKING:
                 return
@@ -411,7 +412,8 @@ class Consumer:
                 # Another worker was first, so it drains, too: trust nothing about the session.
                 self.worker.remember_head(session, None)
                 lost += 1
-            head = self.worker.own_head(session) or await self.worker.read_head(session)
+            known = self.worker.heads.get(session, NO_HEAD)
+            head = known.entry if known.is_ours else await self.worker.read_head(session)
 
     async def process_parked(self, head: Entry, messages: Sequence[Message]) -> Entry | None:
         """One entry for parked messages: as many as fold, or else the first alone.
@@ -419,10 +421,10 @@ class Consumer:
         None when another worker was first.
         """
         # As for a delivered message: the outputs of earlier entries go first.
-        made_from = replace(await self.committer.prepare(head, messages[0]), from_parked=True)
+        made_from = replace(await self.dispatcher.prepare(head, messages[0]), from_parked=True)
         if len(messages) > 1:
             entry = await self.commit_fold(made_from, messages)
-            if entry is not None or self.worker.remembered_head(head.session) is None:
+            if entry is not None or head.session not in self.worker.heads:
                 return entry
         match decide(head, messages[0], from_parked=True):
             case Proceed():
@@ -442,7 +444,7 @@ class Consumer:
         if entry is None:
             return None
         try:
-            stored = await self.committer.append(head, entry, entry.outbox.batches)
+            stored = await self.dispatcher.append(head, entry, entry.outbox.batches)
         except NotStorable:
             return None
         if stored is None:

@@ -21,7 +21,6 @@ from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import ERRORS
 from shared.domain.reports import report_fault
-from shared.engine.commit.commit import Committer
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.outcomes import (
     AlreadyDone,
@@ -31,6 +30,7 @@ from shared.engine.consume.outcomes import (
     compare_content,
     report_conflict,
 )
+from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.worker import Worker
 from shared.ports import Carried, ParkedMessage, StoredEntry, WriteResult
 
@@ -43,25 +43,19 @@ RUN_BYTES_MAX = 4_000_000
 
 
 class Parking:
-    def __init__(
-        self,
-        worker: Worker,
-        committer: Committer,
-        duplicates: Duplicates,
-    ) -> None:
+    def __init__(self, worker: Worker, dispatcher: Dispatcher, duplicates: Duplicates) -> None:
         self.worker = worker
         self.journal = worker.journal
         self.clock = worker.clock
-        self.committer = committer
-        self.delivery = committer.dispatcher.delivery
+        self.dispatcher = dispatcher
         self.duplicates = duplicates
 
     async def park(self, head: Entry | None, message: Message) -> Outcome | None:
         """Keep the message beside the journal; None when another worker was first."""
         # The place is the message's number, so copies from both regions cannot both be parked. The
         # entry points to the state instead of copying it: many may wait behind one gap.
-        entry = next_entry.park(await self.committer.prepare(head, message))
-        result = await self.committer.commit(head, entry)
+        entry = next_entry.park(await self.dispatcher.prepare(head, message))
+        result = await self.worker.commit(head, entry)
         return await self.parked_as(head, message, result)
 
     async def park_beside(self, stored: StoredEntry, message: Message) -> Outcome | None:
@@ -73,7 +67,7 @@ class Parking:
         # attempt, so it still is its owner's, who reads the count before ending it.
         claim, identity = next_entry.park_beside(stored.entry, stored.claimed_at, message)
         waiting = ParkedMessage(message, identity)
-        carried = Carried(marker_seconds=self.committer.marker_seconds)
+        carried = Carried(marker_seconds=self.worker.marker_seconds)
         try:
             result = await self.journal.replace(claim, stored.version, carried, waiting)
         except NotStorable:
@@ -118,14 +112,14 @@ class Parking:
             return await self.refuse(head, message, level_of(parked))
         else:
             # The parked one is fenced: it gives its place up, and the message is looked at again.
-            made_from = replace(await self.committer.prepare(head, parked), from_parked=True)
+            made_from = replace(await self.dispatcher.prepare(head, parked), from_parked=True)
             await self.commit_refusal(made_from, level)
         return None
 
     async def refuse(self, head: Entry | None, message: Message, level: int) -> Outcome | None:
         """Record in the journal that the message's producer was fenced."""
         # The cursor stays where it is: the number is free for the producer that rules now.
-        entry = await self.commit_refusal(await self.committer.prepare(head, message), level)
+        entry = await self.commit_refusal(await self.dispatcher.prepare(head, message), level)
         return Refused(entry) if entry else None
 
     async def commit_refusal(self, made_from: EntryInput, level: int) -> Entry | None:
@@ -134,10 +128,10 @@ class Parking:
         reason = f"a producer of owner level {level} rules"
         # Recorded rather than dropped: its sender was told that it is safe. So it is kept whole, is
         # listed until a person closes it, and a copy goes where people look.
-        reports = self.delivery.address_all(ERRORS, [report_fault(message, reason)])
+        reports = self.dispatcher.delivery.address_all(ERRORS, [report_fault(message, reason)])
         entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
         entry = replace(entry, message=message, outbox=reports, alert=reason)
-        stored = await self.committer.append(made_from.head, entry, reports.batches)
+        stored = await self.dispatcher.append(made_from.head, entry, reports.batches)
         if stored is not None:
             log.warning("message %r of session %r: %s", message.id, message.session, reason)
             await self.fence_ledger(message, level)

@@ -14,8 +14,7 @@ and a call that dies is a delivery that comes again: the journal alone decides (
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.decision import Busy, Gap, Proceed, cursor_of, decide
@@ -24,7 +23,7 @@ from shared.domain.journal import Entry
 from shared.domain.message import Message, Number
 from shared.engine.consume.fold import lacks_cursor
 from shared.engine.consume.outcomes import NotYet, Outcome, Processed
-from shared.engine.worker import Recent, Worker
+from shared.engine.worker import NO_HEAD, Recent, Worker
 
 # Times are rounded, so a shorter wait might end before its time.
 WAIT_SECONDS_MIN = 0.001
@@ -66,17 +65,6 @@ class Call:
         """The producer group of the message, None for one without a number."""
         return self.message.number.group if self.message.number else None
 
-    def get_outcome(self) -> Outcome:
-        """Return the outcome of the call, or raise what was raised in its turn."""
-        if self.result is None or isinstance(self.result, Exception):
-            raise self.result or RuntimeError("the call has no result")
-        return self.result
-
-    def wake(self) -> None:
-        """Let the call go on, which waits for its result or to lead."""
-        if not self.woken.done():
-            self.woken.set_result(None)
-
 
 @dataclass(eq=False, slots=True)
 class ReturnedCalls:
@@ -115,10 +103,9 @@ class Returns:
         returned.at = returned.newest = now
         returned.was_in_vain = False
 
-    def replace_one(self, session: str, now: float) -> None:
+    def replace_one(self, returned: ReturnedCalls, now: float) -> None:
         """Note that a call arrives."""
-        returned = self.by_session.get(session)
-        if returned is None or not returned.missing:
+        if not returned.missing:
             return
         pause = now - returned.newest
         if pause <= LINGER_SECONDS_MAX:
@@ -150,31 +137,6 @@ class Gathering:
     awaited: int = 0
     linger_until: float | None = None
 
-    def conclude(self, calls: Iterable[Call], result: Outcome | Exception) -> None:
-        """Give calls their result and let them return, as far as they were not cancelled."""
-        self.linger_until = None
-        for call in calls:
-            if call in self.calls:
-                call.result = result
-                self.calls.remove(call)
-                call.wake()
-
-    def put_off(self, group: str | None, until: float) -> None:
-        """Let the calls of a producer group wait: what stops one of them stops all."""
-        self.linger_until = None
-        for call in self.calls:
-            if call.group == group:
-                call.look_at = call.waits_until = until
-
-    def leave(self, call: Call) -> None:
-        """Take out a call that returns or is cancelled; another one leads in its place."""
-        if call in self.calls:
-            self.calls.remove(call)
-        if self.leader is call:
-            self.leader = self.calls[0] if self.calls else None
-            if self.leader is not None:
-                self.leader.wake()
-
 
 class Turns:
     """The turns of one worker's calls, by session. `leads` is Consumer.leads."""
@@ -190,13 +152,14 @@ class Turns:
     def join(self, message: Message, arrival: int) -> Call:
         """A new call beside those of its session; it has to leave at its end."""
         session, now = message.session, self.clock.now()
-        self.returns.replace_one(session, now)
+        if session in self.returns.by_session:
+            self.returns.replace_one(self.returns.by_session[session], now)
         gathering = self.gatherings[session]
         woken = asyncio.get_running_loop().create_future()
         give_up_at = now + self.waits.gap_seconds
         call = Call(message, arrival, gathering, give_up_at, now, now, woken)
         if gathering.calls:
-            if self.worker.own_head(session) is not None:
+            if self.worker.heads.get(session, NO_HEAD).is_ours:
                 # This worker wrote the newest entry, so what is missing is probably in its hands,
                 # or soon will be.
                 call.look_at = now + self.waits.poll_seconds
@@ -212,52 +175,55 @@ class Turns:
         return call
 
     def leave(self, call: Call) -> None:
-        """Take out a call that has its result, or was cancelled."""
+        """Take out a call that has its result, or was cancelled; another one leads in its place."""
         # A leader that is cancelled may have an entry under way. The next one meets it as it would
         # that of a dead process.
         session, gathering = call.message.session, call.gathering
-        gathering.leave(call)
-        if not gathering.calls and self.gatherings.get(session) is gathering:
-            del self.gatherings[session]
+        if call in gathering.calls:
+            gathering.calls.remove(call)
+        if not gathering.calls:
+            if self.gatherings.get(session) is gathering:
+                del self.gatherings[session]
+        elif gathering.leader is call:
+            gathering.leader = gathering.calls[0]
+            if not gathering.leader.woken.done():
+                gathering.leader.woken.set_result(None)
 
     async def wait_for_turn(self, call: Call) -> Sequence[Call]:
         """The calls whose turn has come, if this one leads; none when it has its result.
 
         Several are to be folded, as far as they can be; one may be anything.
         """
+        session, gathering = call.message.session, call.gathering
         while call.result is None:
-            if call.gathering.leader is not call:
+            if gathering.leader is not call:
                 await call.woken
-            elif taken := await self.find_turn(call.message.session, call.gathering):
-                return taken
+                continue
+            # Others that the host has handed over by now come along.
+            await asyncio.sleep(0)
+            calls = sorted(gathering.calls, key=lambda one: one.arrival)
+            gathering.arrived.clear()
+            now, head = self.clock.now(), self.worker.heads.get(session, NO_HEAD).entry
+            if head is not None and len(calls) == 1 and now >= call.look_at:
+                returned = self.returns.by_session.get(session)
+                may_come = returned and (
+                    returned.missing or isinstance(decide(head, call.message), Gap)
+                )
+                if not may_come:
+                    # It comes alone, so there is nothing to choose or to wait for.
+                    return calls
+            run, alone = find_ready(head, calls, now)
+            ready = [*alone, *run]
+            held = [one for one in calls if one not in ready]
+            chosen = min(ready, key=lambda one: one.arrival, default=None) or next(
+                (one for one in held if now >= min(one.look_at, one.give_up_at)), None
+            )
+            if chosen is None:
+                until = min(min(one.look_at, one.give_up_at) for one in calls)
+                await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
+            elif not await self.linger(session, gathering, run, held):
+                return run if chosen in run else [chosen]
         return ()
-
-    async def find_turn(self, session: str, gathering: Gathering) -> Sequence[Call]:
-        """The calls whose turn has come now, or none after a wait until there may be some."""
-        # Others that the host has handed over by now come along.
-        await asyncio.sleep(0)
-        calls = sorted(gathering.calls, key=lambda call: call.arrival)
-        gathering.arrived.clear()
-        now, head = self.clock.now(), self.worker.remembered_head(session)
-        first = calls[0].message
-        if head is not None and len(calls) == 1 and now >= calls[0].look_at:
-            returned = self.returns.by_session.get(session)
-            if not returned or not (returned.missing or isinstance(decide(head, first), Gap)):
-                # It comes alone, so there is nothing to choose or to wait for.
-                return calls
-        run, alone = find_ready(head, calls, now)
-        ready = [*alone, *run]
-        held = [call for call in calls if call not in ready]
-        chosen = min(ready, key=lambda call: call.arrival, default=None) or next(
-            (call for call in held if now >= min(call.look_at, call.give_up_at)), None
-        )
-        if chosen is None:
-            until = min(min(call.look_at, call.give_up_at) for call in calls)
-            await self.wait_for_calls(gathering, max(until - now, WAIT_SECONDS_MIN))
-            return ()
-        if await self.linger(session, gathering, run, held):
-            return ()
-        return run if chosen in run else [chosen]
 
     async def linger(
         self, session: str, gathering: Gathering, run: Sequence[Call], held: Sequence[Call]
@@ -285,9 +251,10 @@ class Turns:
         So it is in a session that this worker leads and has not met, and in one whose newest entry
         it wrote while several of its calls were in hand.
         """
-        if self.worker.remembered_head(session) is None:
+        known = self.worker.heads.get(session)
+        if known is None:
             return self.leads(session)
-        return self.worker.own_head(session) is not None and session in self.returns.by_session
+        return known.is_ours and session in self.returns.by_session
 
     async def wait_for_calls(self, gathering: Gathering, seconds: float, awaited: int = 0) -> None:
         """Wait until another call makes them `awaited`, but no longer than so many seconds."""
@@ -302,29 +269,31 @@ class Turns:
             arriving.cancel()
             sleeping.cancel()
 
-    def conclude(self, calls: Sequence[Call], outcome: Outcome | NotYet) -> None:
-        """Let calls return with their outcome, or wait where it is NotYet."""
+    def conclude(self, calls: Sequence[Call], result: Outcome | NotYet | Exception) -> None:
+        """Let calls return with their result, or wait where it is NotYet."""
         first, now = calls[0], self.clock.now()
-        if isinstance(outcome, NotYet):
-            first.gathering.put_off(first.group, now + self.waits.poll_seconds)
+        gathering = first.gathering
+        gathering.linger_until = None
+        if isinstance(result, NotYet):
+            # What stops one call of a producer group stops all.
+            for call in gathering.calls:
+                if call.group == first.group:
+                    call.look_at = call.waits_until = now + self.waits.poll_seconds
             return
-        if isinstance(outcome, Processed) and len(first.gathering.calls) > 1:
+        if isinstance(result, LockstepError) and not isinstance(result, InvalidMessage):
+            # What the store refuses to one it would refuse to the others, one slow try each.
+            calls = [*gathering.calls]
+        elif isinstance(result, Exception):
+            calls = calls[:1]
+        if isinstance(result, Processed) and len(gathering.calls) > 1:
             # Where there are several at once, others will replace those that return.
             self.returns.add(first.message.session, len(calls), now)
-        first.gathering.conclude(calls, outcome)
-
-    @contextmanager
-    def concluding_errors(self, taken: Sequence[Call]) -> Iterator[None]:
-        """Raise in the calls themselves what is raised in the turn of some of them."""
-        gathering = taken[0].gathering
-        try:
-            yield
-        except LockstepError as error:
-            # What the store refuses to one it would refuse to the others, one slow try each.
-            is_alone = isinstance(error, InvalidMessage)
-            gathering.conclude(taken[:1] if is_alone else [*gathering.calls], error)
-        except Exception as error:
-            gathering.conclude(taken[:1], error)
+        # Those that were cancelled are not there any more.
+        for call in (one for one in calls if one in gathering.calls):
+            call.result = result
+            gathering.calls.remove(call)
+            if not call.woken.done():
+                call.woken.set_result(None)
 
 
 def find_ready(

@@ -5,24 +5,14 @@ worker that dies before it recorded some of them costs a repeated send of the sa
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
 from shared.domain.outbox import Delivered, PendingOutbox, Staged
-from shared.engine.worker import Worker
+from shared.engine.worker import Unrecorded, Worker
 
 # How many are recorded side by side: at 130 ms a write these are 240 sessions a second.
 RECORDED_AT_ONCE = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Unrecorded:
-    """An entry, the regions that miss its outputs, and when that is recorded at the latest."""
-
-    entry: Entry
-    left: tuple[str, ...]
-    due: float
 
 
 class Acknowledgements:
@@ -36,7 +26,7 @@ class Acknowledgements:
         self.clock = worker.clock
         self.failure_log = worker.failure_log
         self.idle_seconds = worker.policy.acknowledge_seconds
-        self.unrecorded: dict[str, Unrecorded] = {}
+        self.unrecorded = worker.unrecorded
         self.slots = asyncio.Semaphore(RECORDED_AT_ONCE)
         self.recording: asyncio.Task[None] | None = None
 
@@ -59,16 +49,6 @@ class Acknowledgements:
         self.unrecorded[entry.session] = Unrecorded(entry, left.regions, due)
         if self.recording is None or self.recording.done():
             self.recording = asyncio.create_task(self.record_when_due())
-
-    def left_of(self, head: Entry) -> tuple[str, ...] | None:
-        """The regions that miss the head's outputs, where only this worker knows it so far."""
-        found = self.unrecorded.get(head.session)
-        return found.left if found is not None and found.entry.position == head.position else None
-
-    def remove(self, head: Entry) -> None:
-        """The next entry's batch recorded it."""
-        if self.left_of(head) is not None:
-            del self.unrecorded[head.session]
 
     async def record_when_due(self) -> None:
         """Record those for which no next entry came, until nothing is left."""
@@ -94,7 +74,9 @@ class Acknowledgements:
                 what = "recording what regions took"
                 self.failure_log.add(what, "the journal", error)
             finally:
-                self.remove(found.entry)
+                # By now the session may have a newer one.
+                if self.unrecorded.get(session) is found:
+                    del self.unrecorded[session]
 
     async def close(self) -> None:
         """Record everything that is left. Raises nothing: the sweep finds what could not be."""

@@ -1,5 +1,8 @@
 """Deliver outboxes: send what is pending in order, then strike off the regions that took it.
 
+An entry comes between the two: `prepare` delivers what earlier ones left pending, and `append`
+commits the entry and sends its own outputs.
+
 Sending comes before striking off, so a crash in between repeats a send of the same bytes, which
 receivers recognise by number. The other order would lose a copy. In each region the outputs of a
 session keep the order of its journal: a region that misses one outbox gets none of the later ones.
@@ -13,6 +16,8 @@ from functools import partial
 from shared.domain.errors import CallerError, OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput
 from shared.domain.journal import Entry, lagging_regions
+from shared.domain.message import Message
+from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import (
     EVERY_QUEUE,
     NO_OUTBOX,
@@ -29,6 +34,7 @@ from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.handle.handle import describe_error, run_pure
 from shared.engine.worker import Worker
+from shared.ports import WriteResult
 from shared.storage.documents import digest_batches
 from shared.storage.journal import Journal
 
@@ -52,6 +58,29 @@ class Dispatcher:
         self.journal = worker.journal
         self.delivery = delivery
         self.acknowledgements = acknowledgements
+
+    async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
+        """Return the input of the next entry; the outboxes of earlier ones are delivered first.
+
+        Raises Unavailable.
+        """
+        # Any new entry hides its predecessor's outbox from those who read only the head, so it has
+        # to say which regions still lag, whatever kind of entry it is.
+        lagging = await self.catch_up(head)
+        return EntryInput(head, message, self.worker.new_attempt(), lagging)
+
+    async def append(
+        self, head: Entry | None, entry: Entry, batches: tuple[DestinationBatch, ...] = ()
+    ) -> Entry | None:
+        """Commit the entry and send its outputs; None when another worker was first.
+
+        The entry is returned as it is stored. Raises what `commit` raises.
+        """
+        if await self.worker.commit(head, entry) is not WriteResult.CREATED:
+            return None
+        # A crash here is harmless: the entry's outbox is pending. The redelivery of its message,
+        # the session's next one, the change feed or the sweep sends the same bytes.
+        return await self.send_outputs(entry, batches) if batches else entry
 
     async def send_outputs(self, entry: Entry, batches: tuple[DestinationBatch, ...]) -> Entry:
         """Send a new entry's outputs to the regions that miss nothing earlier.
@@ -88,7 +117,7 @@ class Dispatcher:
         if head is None:
             return ()
         # The stored head may name regions that have its outbox, which only this worker knows yet.
-        left = self.acknowledgements.left_of(head)
+        left = self.worker.unrecorded_regions(head)
         if left is not None:
             head = replace(head, outbox=head.outbox.only(left))
         # The usual case ends here without a read. Each entry names the regions that lagged when it

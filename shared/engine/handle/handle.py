@@ -98,11 +98,10 @@ class HandlerRunner:
         self.reply_queues = worker.policy.reply_queues
         self.regions = regions
 
-    async def run(self, opened: Entry, given: HandlerInput) -> Ending:
+    async def run(self, opened: Entry, message: Message, given: HandlerInput) -> Ending:
         """Run the handler of an opened entry's message; whatever it raises becomes a fault."""
         # A tombstone stands for an output that no queue took. It uses up the number, so that what
         # comes after it is not parked behind a gap.
-        message = message_in(opened)
         if message.type == TOMBSTONE_TYPE:
             return Ending(next_entry.skip(opened, explain_tombstone(message)))
         try:
@@ -392,7 +391,9 @@ def build_result(
     produced = given.produced
     if handled.outputs:
         batches, produced = number_outputs(context, handled.outputs, given.produced, here)
-    reminders = keep_reminders(given.reminders, message, handled.cancels, batches)
+    reminders = given.reminders
+    if reminders or handled.outputs:
+        reminders = keep_reminders(reminders, message, handled.cancels, batches)
     answer = handled.answer.model_dump(mode="json") if handled.answer is not None else None
     # As deep as it lies in its entry.
     size = require_storable({"state": state, "captured": context.values, "answer": answer})

@@ -49,11 +49,11 @@ class DeadLetters:
         self.consumer = consumer
         self.parking = parking
         self.runner = runner
-        self.committer = parking.committer
+        self.dispatcher = parking.dispatcher
         self.worker = parking.worker
         self.rejecter = rejecter
-        self.bus = parking.delivery.bus
-        self.queue = parking.delivery.queues.here
+        self.bus = parking.dispatcher.delivery.bus
+        self.queue = parking.dispatcher.delivery.queues.here
 
     async def sweep(self) -> int:
         """Return how many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
@@ -125,7 +125,7 @@ class DeadLetters:
         if await self.worker.parked_under(head, message) is not None:
             # A copy of it waits in the journal, or another message has its place.
             return await self.parking.parked_before(head, message)
-        opened = next_entry.open_entry(await self.committer.prepare(head, message))
+        opened = next_entry.open_entry(await self.dispatcher.prepare(head, message))
         ending = self.runner.fail(opened, CallerError(reason))
-        entry = await self.committer.append(head, ending.entry, ending.batches)
+        entry = await self.dispatcher.append(head, ending.entry, ending.batches)
         return Faulted(entry) if entry else None

@@ -21,6 +21,7 @@ from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.operate.failed_sessions import FailedSessions
+from shared.engine.worker import NO_HEAD
 from shared.ports import SessionNeed, Telemetry
 
 log = logging.getLogger("lockstep.recover")
@@ -318,7 +319,7 @@ class Recovery:
         # A remembered head may be older than the parked message.
         await self.worker.read_head(session)
         await self.consumer.drain(session, end_at)
-        head = self.worker.remembered_head(session)
+        head = self.worker.heads.get(session, NO_HEAD).entry
         if head is None or not head.parked:
             return Help.DONE
         return Help.UNFINISHED if session in self.worker.undrained else Help.IN_VAIN

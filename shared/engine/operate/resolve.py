@@ -32,7 +32,6 @@ from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
-from shared.engine.commit.commit import Committer
 from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import dump_state, parse_state
 from shared.engine.operate.compact import fit_batch
@@ -140,13 +139,12 @@ class ResolutionRequest:
 class Resolver:
     """Carries out decisions. What was parked is drained before the answer."""
 
-    def __init__(self, consumer: Consumer, committer: Committer, outputs: Outputs) -> None:
+    def __init__(self, consumer: Consumer, outputs: Outputs) -> None:
         self.consumer = consumer
-        self.committer = committer
-        self.dispatcher = committer.dispatcher
+        self.dispatcher = consumer.dispatcher
         self.outputs = outputs
-        self.worker = committer.worker
-        self.journal = committer.worker.journal
+        self.worker = consumer.worker
+        self.journal = consumer.journal
 
     async def resolve(self, session: str, decision: ResolutionRequest) -> Entry:
         """The entry that records the decision.
@@ -208,13 +206,13 @@ class Resolver:
         head = await self.worker.read_head(session)
         fault, message = await self.read_fault(session, head, decision)
         made_from = replace(
-            await self.committer.prepare(head, message),
+            await self.dispatcher.prepare(head, message),
             resolution=replace(decision.resolution, at=fault.position),
             sent_digest=fault.identities[-1].digest,
         )
         if decision.action is ResolutionAction.SKIP:
             entry = next_entry.skip(next_entry.open_entry(made_from), decision.why)
-            return await self.committer.append(head, entry)
+            return await self.dispatcher.append(head, entry)
         if decision.type is not None:
             self.worker.handlers.of(decision.type)
         corrected = replace(
@@ -243,7 +241,7 @@ class Resolver:
         entry = next_entry.set_state(
             head, state, current, self.worker.new_attempt(), lagging, decision.resolution
         )
-        return await self.committer.append(head, entry)
+        return await self.dispatcher.append(head, entry)
 
     async def erase(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Remove all that a session holds of a person; None when another worker was first.
@@ -261,7 +259,7 @@ class Resolver:
         lagging = await self.dispatcher.catch_up(head)
         attempt = self.worker.new_attempt()
         entry = next_entry.erase(head, attempt, lagging, decision.resolution)
-        if await self.committer.append(head, entry) is None:
+        if await self.dispatcher.append(head, entry) is None:
             return None
         # A crash from here on leaves older entries, and the decision may be repeated. They go
         # oldest first, as in compaction: a worker that slept on one of them finds it gone.
@@ -338,11 +336,11 @@ class Resolver:
         named = derive_id(session, last.group, str(last.sequence), "skipped")
         number = replace(last, level=cursor.level)
         missing = Message(named, session, SKIPPED_TYPE, SKIPPED_BODY, number)
-        made_from = await self.committer.prepare(head, missing)
+        made_from = await self.dispatcher.prepare(head, missing)
         entry = next_entry.skip_numbers(
             replace(made_from, resolution=decision.resolution), cursor.next, decision.why
         )
-        return await self.committer.append(head, entry)
+        return await self.dispatcher.append(head, entry)
 
     async def close(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Take note of an entry that asks for a person; None where it was written meanwhile."""

@@ -22,7 +22,8 @@ from shared.domain.message import Message
 from shared.domain.outbox import DestinationBatch
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.plan import traceparent_of
-from shared.domain.trace import Trace, read_traceparent, sample_trace
+from shared.domain.trace import Trace, sample_trace
+from shared.domain.wire import read_traceparent
 from shared.engine.publish.publish import Producer
 from shared.settings import Settings
 from shared.storage.documents import decode_message, digest_batches, encode_message
