@@ -19,7 +19,8 @@ from shared.domain.saga.plan import SagaState, instance_of, key_of
 from shared.domain.saga.walk import StartedSaga, orchestrate
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas, start_of
-from shared.storage.documents import decode_entry, is_entry, lacks_state, session_in
+from shared.storage.documents import is_entry, session_in
+from shared.storage.entries import decode_entry, lacks_state
 
 log = logging.getLogger("lockstep.sagas")
 

@@ -19,7 +19,7 @@ from proof.simulation.world.world import World
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft
-from shared.storage.regions import REGIONS_SESSION
+from shared.storage.journal import REGIONS_SESSION
 
 __all__ = ["FinalState", "Invariant", "check", "moment"]
 

@@ -116,12 +116,20 @@ class CosmosAccount:
             opened.pop_all()
             self.client = client
 
-    def note_failed_write(self, failure: Failure) -> None:
-        """Remember since when writes get no answer: reads may go on meanwhile."""
-        if classify(failure).failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
+    def weigh_failed_write(self, error: Exception, tries: "Tries") -> LockstepError | None:
+        """The engine's error for a failed write, None for an answer such as 409.
+
+        It is remembered since when writes get no answer: reads may go on meanwhile.
+        """
+        failure = tries.weigh(read_failure(error, is_write=True))
+        failure_class = classify(failure).failure_class
+        if failure_class is FailureClass.ANSWER:
+            return None
+        if failure_class in (FailureClass.UNKNOWN, FailureClass.TRANSIENT):
             # A region that is throttled answers, so it is the right one.
             is_throttled = failure.code == THROTTLED
             self.failing_since = None if is_throttled else self.failing_since or time.monotonic()
+        return convert(failure, error)
 
     def new_client(self) -> CosmosClient:
         if self.connection_string is not None:
@@ -189,10 +197,9 @@ class CosmosContainer:
                 raw_response_hook=tries.responses.append,
             )
         except (AzureError, TimeoutError, OSError) as error:
-            failure = tries.weigh(read_failure(error, is_write=True))
-            self.account.note_failed_write(failure)
-            if classify(failure).failure_class is not FailureClass.ANSWER:
-                raise convert(failure, error) from error
+            failure = self.account.weigh_failed_write(error, tries)
+            if failure is not None:
+                raise failure from error
             if not isinstance(error, CosmosBatchOperationError):
                 raise
             # The first operation that was refused says what that means.

@@ -20,6 +20,8 @@ BODY_BYTES_MAX = 1_000_000
 STORED_BYTES_MAX = 1_500_000
 # No character takes more than three times its UTF-8 bytes when it is escaped, bar controls: six.
 ESCAPE_FACTOR_MAX = 6
+# A body of no more bytes fits into a document, whatever has to be escaped in it.
+SAFE_BYTES_MAX = STORED_BYTES_MAX // ESCAPE_FACTOR_MAX
 # Groups that begin so are the journal's own; senders may not use them.
 RESERVED_PREFIX = "$"
 # Before a session's name, the group of its own outputs: the longest group there can be.
@@ -113,7 +115,7 @@ class Message:
             self.body.decode()
         except UnicodeDecodeError:
             raise InvalidMessage("the body is not UTF-8") from None
-        if stored_bytes(self.body) > STORED_BYTES_MAX:
+        if len(self.body) > SAFE_BYTES_MAX and stored_bytes(self.body) > STORED_BYTES_MAX:
             raise InvalidMessage(f"the body, escaped, is over {STORED_BYTES_MAX} bytes")
 
     @property
@@ -157,9 +159,7 @@ def derive_id(*parts: str) -> str:
 
 def stored_bytes(body: bytes) -> int:
     """At most how many bytes the body takes in a document; exact where it may matter."""
-    if len(body) * ESCAPE_FACTOR_MAX <= STORED_BYTES_MAX:
-        return len(body)
-    return len(json.dumps(body.decode()))
+    return len(body) if len(body) <= SAFE_BYTES_MAX else len(json.dumps(body.decode()))
 
 
 def require_text(what: str, value: object, longest: int = ID_CHARACTERS_MAX) -> None:

@@ -7,7 +7,6 @@ says what came of it. The entry of an effectful handler is stored in between, as
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shared.domain.decision import cursor_of
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import (
     ARRIVALS,
@@ -102,11 +101,13 @@ def open_entry(made_from: EntryInput) -> Entry:
 def number_on_arrival(made_from: EntryInput) -> Number:
     """The number that the journal gives to a message without one, for its place of arrival."""
     head = made_from.head
-    if made_from.resolution is not None and head is not None and head.halt is not None:
+    if head is None:
+        return Number(ARRIVALS, 0, 0)
+    if made_from.resolution is not None and head.halt is not None:
         # A message that a person resolves keeps the number under which it faulted.
         return head.halt.number
-    place = cursor_of(head, ARRIVALS).next
-    if head is not None and not made_from.from_parked:
+    place = head.cursors.get(ARRIVALS, Cursor()).next
+    if not made_from.from_parked:
         # Those that arrived earlier are first: the parked ones, and one that a fault or a claim
         # holds at the cursor itself.
         held = head.halt.number if head.halt else None

@@ -23,23 +23,9 @@ from typing import Any
 
 from shared.domain.errors import Misconfigured
 from shared.domain.journal import (
-    ARRIVALS,
-    Attempt,
-    Cursor,
-    Entry,
-    EvictedCursor,
-    Halt,
-    Lease,
-    Marker,
-    MessageIdentity,
-    ModelVersion,
-    Owner,
-    RecentEntry,
     Repetition,
-    Resolution,
-    Status,
 )
-from shared.domain.message import OWN_SOURCE, SEQUENCE_MAX, Message, Number, derive_id
+from shared.domain.message import SEQUENCE_MAX, Message, Number, derive_id
 from shared.domain.outbox import (
     NO_OUTBOX,
     DestinationBatch,
@@ -59,14 +45,6 @@ VERSION_FIELD = "_etag"
 WRITTEN_FIELD = "_ts"
 # How many seconds after its last write the store removes a document.
 TTL_FIELD = "ttl"
-POSITION_DIGITS = 12
-# Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
-ENTRY_IDS = ("0", ":")
-GENESIS_ID = "genesis"
-# Every so many entries one is marked, so that compaction finds journals without a scan. Before the
-# first of them some more are, at ever larger distances, so that it finds short journals as well.
-MILESTONE_EVERY = 100
-EARLY_MILESTONES = frozenset({1, 2, 4, 8, 16, 32, 64})
 WAITING_ID = "waiting"
 # How long the store keeps the document of a session in which nothing is parked any more. It is not
 # deleted, because deleting what is not there would refuse a whole batch.
@@ -77,22 +55,10 @@ OF_OLD_RELEASE = "an older release began this journal, and only it can read it: 
 STAGED_SECONDS = 3600
 
 
-def position_id(position: int) -> str:
-    """The document id of the entry at a position."""
-    return f"{position:0{POSITION_DIGITS}d}"
-
-
 def pending_id(outbox: Outbox) -> str:
     """The document id of a producer's pending copies: the same copies have the same id."""
     copies = (f"{message.id} {message.number}" for message in outbox.messages)
     return f"owed-{derive_id(*outbox.regions, *copies)}"
-
-
-def outbox_id(pending: PendingOutbox) -> str:
-    """The id of the document that holds an outbox."""
-    if pending.position is not None:
-        return position_id(pending.position)
-    return pending.key or pending_id(pending.outbox)
 
 
 def parked_id(number: Number) -> str:
@@ -117,13 +83,6 @@ def sequence_of(parked: str) -> int:
     return int(parked.rpartition("-")[2])
 
 
-def marker_id(message_id: str, source: str) -> str:
-    """The document id of the proof that an un-numbered message was seen."""
-    # Older releases knew no sources; their markers count as those of our own source.
-    named = (message_id,) if source in (OWN_SOURCE, "") else (source, message_id)
-    return f"marker-{derive_id(*named)}"
-
-
 def staged_ids(staged: Staged) -> list[str]:
     """The ids of the documents that hold an attempt's staged outputs."""
     name = derive_id(staged.attempt)
@@ -141,12 +100,6 @@ def written_at(document: Mapping[str, Any]) -> float:
     return float(document[WRITTEN_FIELD])
 
 
-def encode_genesis(session: str) -> Document:
-    """The proof that the session exists; it outlives every entry, so its first entry is unique."""
-    # The partition's own key is not indexed, and need not be for every entry.
-    return {"id": GENESIS_ID, "session": session, "kind": "genesis", "listed": session}
-
-
 def encode_parked(message: Message, number: Number) -> Document:
     """A parked message, which is kept beside the journal."""
     document = {"id": parked_id(number), "session": message.session, "kind": "parked"}
@@ -160,38 +113,6 @@ def encode_waiting(session: str, *, waits: bool) -> Document:
     """
     document: Document = {"id": WAITING_ID, "session": session, "kind": "waiting"}
     return document | ({"waiting": True} if waits else {TTL_FIELD: WAITING_SECONDS})
-
-
-def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
-    """The proof that an un-numbered message was seen; the store removes it after its time."""
-    return {
-        "id": marker_id(marker.identity.id, marker.identity.source),
-        "session": session,
-        "kind": "marker",
-        "covered": encode_identity(marker.identity),
-        "position": marker.position,
-        TTL_FIELD: keep_seconds,
-    }
-
-
-def decode_marker(document: Mapping[str, Any]) -> Marker:
-    return Marker(decode_identity(document["covered"]), document["position"])
-
-
-def cursor_id(group: str) -> str:
-    """The document id of an evicted cursor."""
-    return f"cursor-{derive_id(group)}"
-
-
-def encode_cursor(session: str, group: str, evicted: EvictedCursor) -> Document:
-    """A producer group's cursor as it was when it was evicted."""
-    document = {"id": cursor_id(group), "session": session, "kind": "cursor", "group": group}
-    return document | asdict(evicted.cursor) | {"ends": [list(end) for end in evicted.ends]}
-
-
-def decode_cursor(document: Mapping[str, Any]) -> EvictedCursor:
-    ends = tuple((following, position) for following, position in document["ends"])
-    return EvictedCursor(Cursor(document["level"], document["next"]), ends)
 
 
 def encode_staged(
@@ -213,121 +134,6 @@ def encode_staged(
 
 def decode_staged(document: Mapping[str, Any]) -> tuple[DestinationBatch, ...]:
     return tuple(decode_batch(batch) for batch in document["batches"])
-
-
-def encode_entry(entry: Entry) -> Document:
-    """An entry. The message of a parked entry is stored in a document of its own."""
-    document: Document = {
-        "id": position_id(entry.position),
-        "session": entry.session,
-        "kind": "entry",
-        "status": entry.status.value,
-        "identities": [encode_identity(identity) for identity in entry.identities],
-        "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},
-        "attempt": entry.attempt.id,
-        "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
-    }
-    document |= encode_own_state(entry)
-    # Most entries have nothing to say about any of these.
-    exceptional = {
-        "evicted": entry.has_evicted,
-        "produced": {to: dict(numbers) for to, numbers in entry.produced.items()},
-        "lagging": list(entry.lagging),
-        "parked": dict(entry.parked),
-        "from_parked": entry.from_parked,
-        # A person has to decide: about the fault that this entry is, or what its handler asked for.
-        "faulted": bool(entry.alert) or (entry.halt and entry.halt.at == entry.position),
-        "claimed": entry.status is Status.WORKING,
-        "milestone": entry.position in EARLY_MILESTONES
-        or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0),
-        "reason": entry.reason,
-        "captured": dict(entry.captured),
-        "reminders": dict(entry.reminders),
-        "alert": entry.alert,
-    }
-    document |= {name: value for name, value in exceptional.items() if value}
-    if entry.message is not None and entry.status is not Status.PARKED:
-        document["message"] = encode_kept(entry.message)
-    if entry.halt is not None:
-        document["halt"] = {"at": entry.halt.at, **encode_number(entry.halt.number)}
-    if entry.resolution is not None:
-        document["resolution"] = asdict(entry.resolution)
-    if entry.lease is not None:
-        lease = asdict(entry.lease)
-        document["lease"] = {name: value for name, value in lease.items() if value is not None}
-    if entry.answer:
-        document["answer"] = dict(entry.answer)
-    if entry.outbox.batches or entry.outbox.location:
-        document |= encode_outbox(entry.outbox)
-    return document
-
-
-def encode_own_state(entry: Entry) -> Document:
-    """The fields that say what an entry's state is, or where; none while there is none."""
-    if not entry.state_apart and entry.state_at is not None:
-        return {"state_at": entry.state_at}
-    own: Document = {"model": [entry.model.name, entry.model.version]} if entry.model else {}
-    if entry.state_apart:
-        # A release that knows no states beside entries looks for it here, finds none, and waits.
-        return own | {"state_at": entry.position, "state_apart": True}
-    return own | {"state": dict(entry.state)} if entry.state is not None else {}
-
-
-def state_id(position: int) -> str:
-    """The document id of the state that lies beside the entry at a position."""
-    return f"state-{position_id(position)}"
-
-
-def encode_state(entry: Entry) -> Document:
-    """The state of an entry that is kept beside it."""
-    document = {"id": state_id(entry.position), "session": entry.session, "kind": "state"}
-    return document | {"state": dict(entry.state or {})}
-
-
-def lacks_state(document: Mapping[str, Any]) -> bool:
-    """Say whether an entry's own state lies beside it, and was not read with it."""
-    return bool(document.get("state_apart")) and "state" not in document
-
-
-def with_state(document: Document, stored: Mapping[str, Any] | None) -> Document | None:
-    """An entry with the state that lies beside it; None where compaction was faster."""
-    return document | {"state": stored["state"]} if stored else None
-
-
-def decode_entry(document: Mapping[str, Any]) -> Entry:
-    """An entry. Where its own state lies beside it and was not read, `state_at` is its position."""
-    state_at = document.get("state_at") if "state" not in document else None
-    halt, resolution = document.get("halt"), document.get("resolution")
-    message, lease, closed = document.get("message"), document.get("lease"), document.get("closed")
-    model = document.get("model")
-    return Entry(
-        session=document["session"],
-        position=int(document["id"]),
-        status=Status(document["status"]),
-        identities=decode_identities(document),
-        state=document.get("state"),
-        state_at=state_at,
-        state_apart=document.get("state_apart", False),
-        attempt=Attempt(document["attempt"], Owner(**document["owner"])),
-        cursors={g: Cursor(**cursor) for g, cursor in document["cursors"].items()},
-        has_evicted=document.get("evicted", False),
-        produced=document.get("produced", {}),
-        outbox=decode_outbox(document),
-        lagging=tuple(document.get("lagging", ())),
-        parked=document.get("parked", {}),
-        from_parked=document.get("from_parked", False),
-        halt=Halt(halt["at"], decode_number(halt)) if halt else None,
-        message=decode_kept(message) if message else None,
-        reason=document.get("reason"),
-        resolution=Resolution(**resolution) if resolution else None,
-        captured=document.get("captured", {}),
-        reminders=document.get("reminders", {}),
-        lease=Lease(**lease) if lease else None,
-        answer=document.get("answer"),
-        alert=document.get("alert"),
-        closed=Resolution(**closed) if closed else None,
-        model=ModelVersion(*model) if model else None,
-    )
 
 
 def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
@@ -367,12 +173,6 @@ def is_entry(document: Mapping[str, Any]) -> bool:
     return bool(document.get("kind") == "entry")
 
 
-def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> int | None:
-    """The highest marked position that was written at or before a time of the store's clock."""
-    marked = (d for d in documents if d.get("milestone", True) and written_at(d) <= before)
-    return max((int(d["id"]) for d in marked), default=None)
-
-
 def repetition_id(report: str) -> str:
     """The document id of what is recorded of a report."""
     return f"repetition-{derive_id(report)}"
@@ -389,40 +189,9 @@ def decode_repetition(document: Mapping[str, Any]) -> Repetition:
     return Repetition(**{name: document[name] for name in fields})
 
 
-def summarise_entry(document: Mapping[str, Any]) -> Document:
-    """Return an entry with what RECENT_QUERY computes of it."""
-    return {**document, "messages": len(document["identities"])}
-
-
-def decode_recent(document: Mapping[str, Any], now: float) -> RecentEntry:
-    """An entry of which only a summary was read."""
-    return RecentEntry(
-        region=document["owner"]["region"],
-        age_seconds=max(0.0, now - written_at(document)),
-        messages=int(document["messages"]),
-    )
-
-
 def session_in(document: Mapping[str, Any]) -> str:
     """The session that a document of the journal's container belongs to."""
     return str(document["session"])
-
-
-def decode_identities(document: Mapping[str, Any]) -> tuple[MessageIdentity, ...]:
-    """Return the identities of the messages that a stored entry is about.
-
-    Raises Misconfigured for an entry of a release whose journals cannot be read any more.
-    """
-    if "identities" not in document:
-        raise Misconfigured(OF_OLD_RELEASE)
-    return tuple(decode_identity(identity) for identity in document["identities"])
-
-
-def processed_by_position(
-    documents: Iterable[Mapping[str, Any]],
-) -> dict[int, tuple[MessageIdentity, ...]]:
-    """Return the messages that stored entries processed, by position; claims have done nothing."""
-    return {int(d["id"]): decode_identities(d) for d in documents if not d.get("claimed")}
 
 
 def encode_pending(session: str, outbox: Outbox) -> Document:
@@ -598,33 +367,6 @@ def decode_parked_run(documents: Iterable[Mapping[str, Any]], ids: Sequence[str]
     return [
         decode_parked(d) for d, wanted in takewhile(lambda pair: pair[0]["id"] == pair[1], pairs)
     ]
-
-
-def encode_identity(identity: MessageIdentity) -> Document:
-    """Return an identity, with the fields of its number beside the others."""
-    number = identity.number
-    named: Document = {
-        "id": identity.id,
-        "type": identity.type,
-        "digest": identity.digest,
-        "group": number.group,
-        "level": number.level,
-        "sequence": number.sequence,
-    }
-    # The source says nothing about a message that its sender numbered, and most have ours.
-    if number.group == ARRIVALS and identity.source != OWN_SOURCE:
-        named["source"] = identity.source
-    return named
-
-
-def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
-    return MessageIdentity(
-        document["id"],
-        document["type"],
-        document["digest"],
-        decode_number(document),
-        document.get("source", OWN_SOURCE),
-    )
 
 
 def encode_number(number: Number) -> Document:

@@ -6,6 +6,8 @@ happened) and, where it writes, OutcomeUnknown (it may have happened, or may sti
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 from shared.domain.journal import (
     Entry,
@@ -33,9 +35,12 @@ from shared.ports import (
     Carried,
     Container,
     CreateDocument,
+    DeleteDocument,
     Document,
     Operation,
     ParkedMessage,
+    PatchDocument,
+    ReplaceDocument,
     SessionNeed,
     StoreClock,
     StoredEntry,
@@ -46,53 +51,52 @@ from shared.ports import (
 from shared.storage import queries
 from shared.storage.documents import (
     blocked_queues_in,
-    cursor_id,
-    decode_cursor,
-    decode_entry,
-    decode_marker,
+    decode_outbox,
     decode_parked,
     decode_parked_run,
     decode_pending,
-    decode_recent,
     decode_repetition,
     decode_sign,
     decode_staged,
-    encode_entry,
     encode_pending,
+    encode_repetition,
     encode_staged,
-    lacks_state,
-    marker_id,
-    newest_milestone,
-    outbox_id,
+    is_producers_outbox,
     parked_id,
     parked_ids,
-    position_id,
-    processed_by_position,
     repetition_id,
     sequence_of,
     session_in,
     staged_ids,
-    state_id,
     version_of,
-    with_state,
+    with_outbox,
     written_at,
 )
-from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id
-from shared.storage.operations import (
-    acknowledge_operations,
+from shared.storage.entries import (
     append_operations,
-    close_operations,
-    compact_operations,
-    decide_operations,
-    delete_delivered,
+    cursor_id,
+    decode_cursor,
+    decode_entry,
+    decode_marker,
+    decode_recent,
+    encode_entry,
+    lacks_state,
     leave_pending_operations,
-    ledger_operations,
-    regions_operations,
-    repetition_operations,
+    marker_id,
+    newest_milestone,
+    outbox_id,
+    position_id,
+    processed_by_position,
     replace_operations,
+    state_id,
+    with_state,
 )
-from shared.storage.regions import REGIONS_ID, REGIONS_SESSION, decode_regions
+from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
 
+# Where the list of regions is. A session may well have this name: no other document has this id.
+REGIONS_SESSION, REGIONS_ID = "$regions", "regions"
+# How long staged outputs are kept of which one was refused.
+REFUSED_SECONDS = 30 * 24 * 3600
 # Of a session's pending outboxes so many are listed at once.
 PENDING_MAX = 1_000
 # Clocks that are apart.
@@ -247,8 +251,13 @@ class Journal:
 
         It is read again as often as somebody else was first. Doing so twice is harmless.
         """
-        if operations := delete_delivered(pending, done):
-            await self.container.write(pending.session, operations)
+        left = pending.outbox.after(done)
+        is_over = not (left.regions or left.blocked or left.refused)
+        if is_over and pending.position is None and not pending.key:
+            # A producer's outbox as it was stored. Every region took all of it: whatever others
+            # wrote into it meanwhile is over as well, and nothing has to be read.
+            gone = DeleteDocument(outbox_id(pending), WriteResult.ORPHANED)
+            await self.container.write(pending.session, [gone])
             return
         await revise(self.container, pending, lambda stored: acknowledge_operations(stored, done))
 
@@ -261,7 +270,14 @@ class Journal:
 
     async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:
         """Record what a person decided about the outputs for blocked queues: a read and a batch."""
-        await revise(self.container, pending, lambda stored: decide_operations(stored, decisions))
+
+        def decide(document: Document) -> list[Operation]:
+            before = decode_outbox(document)
+            outbox = replace(before, decided={**before.decided, **decisions})
+            decided = with_outbox(document, outbox)
+            return [ReplaceDocument(decided, version_of(document), WriteResult.TAKEN)]
+
+        await revise(self.container, pending, decide)
 
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         """Keep an attempt's outputs until it commits or has had its time, part by part.
@@ -314,12 +330,19 @@ class Journal:
     async def regions(self) -> StoredRegions | None:
         """Return the stored list, or None while nobody has stored one: one read."""
         document = await self.container.read(REGIONS_SESSION, REGIONS_ID)
-        return StoredRegions(decode_regions(document), version_of(document)) if document else None
+        if document is None:
+            return None
+        return StoredRegions(tuple(document["regions"]), version_of(document))
 
     async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
         """Create (version None) or replace the list; false when somebody else was first."""
-        operations = regions_operations(names, version)
-        result, _ = await self.container.write(REGIONS_SESSION, operations)
+        document: Document = {"id": REGIONS_ID, "session": REGIONS_SESSION, "kind": "regions"}
+        document["regions"] = list(names)
+        taken = WriteResult.TAKEN
+        stored: Operation = CreateDocument(document, taken)
+        if version is not None:
+            stored = ReplaceDocument(document, version, taken)
+        result, _ = await self.container.write(REGIONS_SESSION, [stored])
         return result is WriteResult.CREATED
 
     # What sweeps, compaction and operators look for.
@@ -415,7 +438,11 @@ class Journal:
 
         One patch; false where the entry was written since this version was read.
         """
-        result, _ = await self.container.write(session, close_operations(position, version, closed))
+        fields: dict[str, Any] = {"/faulted": False}
+        if closed is not None:
+            fields["/closed"] = asdict(closed)
+        patch = PatchDocument(position_id(position), fields, WriteResult.TAKEN, version)
+        result, _ = await self.container.write(session, [patch])
         return result is WriteResult.CREATED
 
     async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
@@ -443,7 +470,12 @@ class Journal:
         states lie beside them, which go as well. Writing a mark makes its entry young. Doing so
         twice is harmless.
         """
-        if operations := compact_operations(positions, marks, states):
+        gone = [position_id(position) for position in positions] + [state_id(at) for at in states]
+        operations: list[Operation] = [DeleteDocument(one, WriteResult.ORPHANED) for one in gone]
+        for position, is_marked in marks.items():
+            mark = {"/milestone": is_marked}
+            operations.append(PatchDocument(position_id(position), mark, WriteResult.ORPHANED))
+        if operations:
             await self.container.write(session, operations)
 
     # What people look at. Nothing is decided by it, so it may be some seconds old.
@@ -493,12 +525,13 @@ class Journal:
 
     async def record_repetition(self, session: str, report: str, repetition: Repetition) -> None:
         """Record a repetition, unless one is recorded already: one create."""
-        operations = repetition_operations(session, report, repetition)
-        await self.container.write(session, operations)
+        document = encode_repetition(session, report, repetition)
+        await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
 
     async def end_repetition(self, session: str, report: str) -> None:
         """Record that a report was sent: one patch. Doing so twice is harmless."""
-        await self.container.write(session, repetition_operations(session, report, None))
+        done = PatchDocument(repetition_id(report), {"/is_done": True}, WriteResult.TAKEN)
+        await self.container.write(session, [done])
 
 
 async def revise(
@@ -524,3 +557,24 @@ def dated_entry(document: Document, clock: StoreClock) -> StoredEntry:
     is_marked = queries.shows_need(document, SessionNeed.COMPACTION)
     times = written_at(document), clock.seconds
     return StoredEntry(decode_entry(document), version_of(document), *times, is_marked)
+
+
+def acknowledge_operations(document: Document, done: Delivered) -> list[Operation]:
+    """The batch that says what a delivery came to, and deletes what nobody needs then."""
+    outbox = decode_outbox(document).after(done)
+    version = version_of(document)
+    is_over = not outbox.regions and not outbox.blocked
+    if is_producers_outbox(document) and is_over and not outbox.refused:
+        return [DeleteDocument(document["id"], WriteResult.TAKEN, version)]
+    operations: list[Operation] = [
+        ReplaceDocument(with_outbox(document, outbox), version, WriteResult.TAKEN)
+    ]
+    if isinstance(outbox.location, Staged) and is_over:
+        for part in staged_ids(outbox.location):
+            if outbox.refused:
+                # People may still want to see an output that was refused.
+                kept = {"/ttl": REFUSED_SECONDS}
+                operations.append(PatchDocument(part, kept, WriteResult.ORPHANED))
+            else:
+                operations.append(DeleteDocument(part, WriteResult.ORPHANED))
+    return operations

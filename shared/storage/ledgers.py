@@ -5,9 +5,17 @@ from typing import Any
 
 from shared.domain.errors import Misconfigured
 from shared.domain.message import derive_id
-from shared.domain.producer import BoundNumber, Ledger
-from shared.ports import Document
-from shared.storage.documents import OF_OLD_RELEASE, TTL_FIELD
+from shared.domain.outbox import Outbox
+from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.ports import (
+    CreateDocument,
+    DeleteDocument,
+    Document,
+    Operation,
+    ReplaceDocument,
+    WriteResult,
+)
+from shared.storage.documents import OF_OLD_RELEASE, TTL_FIELD, encode_pending
 
 
 def ledger_id(group: str) -> str:
@@ -58,3 +66,28 @@ def encode_key(session: str, group: str, bound: BoundNumber, keep_seconds: int) 
 
 def decode_key(document: Mapping[str, Any]) -> BoundNumber:
     return BoundNumber(*document["bound"])
+
+
+def ledger_operations(
+    session: str,
+    ledger: Ledger,
+    version: str | None,
+    pending: Outbox,
+    keys: KeptKeys = NO_KEYS,
+) -> list[Operation]:
+    """The batch that stores a ledger, the messages of its newest numbers, and their keys.
+
+    The ledger is its last operation. A key that is there already refuses all of it.
+    """
+    created = [encode_key(session, ledger.group, bound, keys.seconds) for bound in keys.kept]
+    if pending.regions:
+        created.append(encode_pending(session, pending))
+    operations: list[Operation] = [CreateDocument(one, WriteResult.TAKEN) for one in created]
+    operations += [
+        DeleteDocument(key_id(ledger.group, forgotten), WriteResult.TAKEN)
+        for forgotten in keys.forgotten
+    ]
+    document = encode_ledger(session, ledger)
+    if version is None:
+        return [*operations, CreateDocument(document, WriteResult.TAKEN)]
+    return [*operations, ReplaceDocument(document, version, WriteResult.TAKEN)]

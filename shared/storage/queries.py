@@ -8,16 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from shared.ports import Document, Query, SessionNeed
-from shared.storage.documents import (
-    ENTRY_IDS,
-    GENESIS_ID,
-    blocked_key,
-    is_entry,
-    parked_ends,
-    position_id,
-    summarise_entry,
-    written_at,
-)
+from shared.storage.documents import blocked_key, is_entry, parked_ends, written_at
+from shared.storage.entries import ENTRY_IDS, GENESIS_ID, position_id, summarise_entry
 
 # Of a session's marks so many are looked at, and of signs: all of those of a page's last second
 # must be among them.

@@ -15,7 +15,7 @@ from typing import Any
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
-from shared.storage.documents import decode_identities
+from shared.storage.entries import decode_identities
 from shared.testkit.given import Found, Given, as_sent, in_words
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.other_process import require_same_elsewhere

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared.domain.journal import Entry
 from shared.ports import Document, Operation, Query, StoreClock, WriteResult
-from shared.storage.documents import (
+from shared.storage.entries import (
     decode_entry,
     lacks_state,
     position_id,

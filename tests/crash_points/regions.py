@@ -12,7 +12,7 @@ from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.worker import Policy, WaitLimits
-from shared.storage.regions import REGIONS_SESSION
+from shared.storage.journal import REGIONS_SESSION
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.memory_store import VirtualClock
 from shared.testkit.regions import REGIONS, TwoRegions

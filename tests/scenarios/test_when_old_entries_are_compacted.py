@@ -149,7 +149,7 @@ async def test_a_worker_that_dies_between_two_batches_leaves_no_hole(world: Worl
         sleeper = world.worker("west").consumer
         sleeper.worker.remember_head("acc-7", head, is_ours=True)
         assert head is not None
-        made_from = await sleeper.dispatcher.prepare(head, message(head.position + 1, amount=-1))
+        made_from = await sleeper.committer.prepare(head, message(head.position + 1, amount=-1))
         assert await sleeper.give_entry(made_from) is None
 
 

@@ -7,20 +7,20 @@ from proof.bench.path.__main__ import PathFigure, take_figures
 pytestmark = pytest.mark.wire
 
 REACHED = (
+    "pure message: files",
+    "pure message: functions",
     "pure message: depth",
+    "saga step: files",
+    "saga step: functions",
     "saga step: depth",
     "send in the local broker: files",
     "send in the local broker: depth",
+    "floors of the engine",
     "repeated names in shared, functions, spark",
 )
 # What is not where it should be yet, and must not grow: lower these numbers, never raise them.
 # `python -m proof.bench.path` shows the aims, and with `--repeated` it lists the names.
 SHRINKING = {
-    "pure message: files": 19,
-    "pure message: functions": 74,
-    "saga step: files": 17,
-    "saga step: functions": 83,
-    "floors of the engine": 8,
     "repeated names in the whole tree": 37,
 }
 
@@ -44,4 +44,4 @@ def test_what_is_to_shrink_does_not_grow(figures: dict[str, PathFigure], name: s
 
 
 def test_something_was_recorded(figures: dict[str, PathFigure]) -> None:
-    assert min(figures[name].value for name in [*REACHED[:4], *SHRINKING]) > 3
+    assert min(figures[name].value for name in [*REACHED[:8], *SHRINKING]) > 3

@@ -16,7 +16,7 @@ from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message
 from shared.domain.next_entry import state_position
 from shared.domain.reports import make_tombstone
-from shared.storage.documents import decode_entry
+from shared.storage.entries import decode_entry
 
 REJECTED_TYPE = "lockstep.rejected"
 

@@ -26,7 +26,7 @@ from shared.domain.saga.plan import (
 )
 from shared.domain.saga.record import END_TYPE, SagaRecord
 from shared.engine.sagas.sagas import SagaResponse
-from shared.storage.documents import decode_entry
+from shared.storage.entries import decode_entry
 
 
 @dataclass(frozen=True, slots=True)

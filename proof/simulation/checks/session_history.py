@@ -12,7 +12,8 @@ from shared.domain.next_entry import state_position
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
 from shared.domain.reports import report_fault
 from shared.engine.handle import handle
-from shared.storage.documents import decode_entry, decode_staged, staged_ids
+from shared.storage.documents import decode_staged, staged_ids
+from shared.storage.entries import decode_entry
 
 type QueuedOutput = tuple[str, Message]
 

@@ -15,7 +15,8 @@ from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
 from shared.engine.sagas.steps import CommandReply, Commands
 from shared.ports import DeleteDocument, Document, Operation, WriteResult
-from shared.storage.documents import is_entry, lacks_state, sequence_of
+from shared.storage.documents import is_entry, sequence_of
+from shared.storage.entries import lacks_state
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import MemoryStore, VirtualClock
 

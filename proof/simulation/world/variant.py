@@ -10,12 +10,12 @@ from proof.simulation.world.faults import SeededRandom
 from shared.domain import next_entry, producer
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
-from shared.storage import documents, limits
+from shared.storage import documents, entries, limits
 
 type Limit = tuple[ModuleType, str, int]
 
 SMALL: tuple[Limit, ...] = (
-    (documents, "MILESTONE_EVERY", 5),
+    (entries, "MILESTONE_EVERY", 5),
     # Shorter than a pause, so that a slow attempt finds its stages gone.
     (documents, "STAGED_SECONDS", 20),
     (compact, "REMOVED_AT_ONCE", 4),

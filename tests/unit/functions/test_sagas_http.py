@@ -15,7 +15,7 @@ from functions.triggers import saga_instances
 from functions.triggers.saga_drive import CHANGED
 from functions.triggers.sagas import log_alert
 from shared.domain.saga.plan import SagaState, instance_of
-from shared.storage.documents import encode_entry
+from shared.storage.entries import encode_entry
 from tests.saga_stage import Stage, order, stocked
 from tests.unit.functions.asking import ask
 

@@ -16,7 +16,7 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.ports import Carried, ParkedMessage, SessionNeed, WriteResult
-from shared.storage.documents import MILESTONE_EVERY
+from shared.storage.entries import MILESTONE_EVERY
 from shared.storage.journal import Journal
 from tests.entries import (
     REGIONS,
