@@ -146,9 +146,9 @@ def what_is_wrong(health: dict[str, Any], age_max: float, within_max: float) -> 
     if "error" in health:
         return f"/api/health answers {health['error']}"
     reasons = [f"{place}: {reason}" for place, reason in health["missing"].items()]
-    if health["heard"] is None:
+    if health["heartbeats"] is None:
         reasons.append("when feeds and timers were heard is not known")
-    for name, heard in (health["heard"] or {}).items():
+    for name, heard in (health["heartbeats"] or {}).items():
         age = heard["secondsAgo"]
         if heard["within"] <= within_max and (age is None or age > age_max):
             reasons.append(f"nothing was heard of {name}")

@@ -63,11 +63,13 @@ SETTINGS = (
         " gap are then parked at once",
         "5",
     ),
-    Setting("LOCKSTEP_RESCUE_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"),
+    Setting(
+        "LOCKSTEP_RECOVERY_LAG_SECONDS", "how long an outbox is left to its own dispatcher", "5"
+    ),
     Setting(
         "LOCKSTEP_ACKNOWLEDGE_SECONDS",
         "how long an acknowledgement waits for the session's next entry to carry it; less than the"
-        " rescue lag",
+        " recovery lag",
         "0.5",
     ),
     Setting(
@@ -169,7 +171,7 @@ class Settings:
     ledgers: str
     secondary_delay_seconds: float
     gap_wait_seconds: float
-    rescue_lag_seconds: float
+    recovery_lag_seconds: float
     acknowledge_seconds: float
     standstill_seconds: float
     lease_seconds: float
@@ -198,12 +200,12 @@ class Settings:
         if region not in regions:
             raise InvalidSettings(f"LOCKSTEP_REGION {region!r} is not among {', '.join(regions)}")
         acknowledge = read_number(values, "LOCKSTEP_ACKNOWLEDGE_SECONDS")
-        lag = read_number(values, "LOCKSTEP_RESCUE_LAG_SECONDS")
+        lag = read_number(values, "LOCKSTEP_RECOVERY_LAG_SECONDS")
         if acknowledge >= lag > 0:
-            # The rescue would send again what only waits to be acknowledged.
+            # The recovery would send again what only waits to be acknowledged.
             raise InvalidSettings(
                 f"LOCKSTEP_ACKNOWLEDGE_SECONDS {acknowledge:g} must be less than"
-                f" LOCKSTEP_RESCUE_LAG_SECONDS {lag:g}"
+                f" LOCKSTEP_RECOVERY_LAG_SECONDS {lag:g}"
             )
         queue, error_queue = (
             read_text(values, name) for name in ("LOCKSTEP_QUEUE", "LOCKSTEP_ERROR_QUEUE")
@@ -228,7 +230,7 @@ class Settings:
             ledgers=read_ledgers(values),
             secondary_delay_seconds=read_number(values, "LOCKSTEP_SECONDARY_DELAY_SECONDS"),
             gap_wait_seconds=read_number(values, "LOCKSTEP_GAP_WAIT_SECONDS"),
-            rescue_lag_seconds=lag,
+            recovery_lag_seconds=lag,
             acknowledge_seconds=acknowledge,
             standstill_seconds=read_number(values, "LOCKSTEP_STANDSTILL_SECONDS"),
             lease_seconds=read_number(values, "LOCKSTEP_LEASE_SECONDS", least=1),
@@ -278,7 +280,7 @@ def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
 
 
 def read_ledgers(values: Mapping[str, str]) -> str:
-    """The container of outsiders' ledgers, or nothing; raises InvalidSettings."""
+    """The container of external ledgers, or nothing; raises InvalidSettings."""
     ledgers = read_text(values, "LOCKSTEP_LEDGERS")
     for name in ("LOCKSTEP_JOURNAL", "LOCKSTEP_LEASES"):
         if ledgers == read_text(values, name):

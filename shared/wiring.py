@@ -16,7 +16,7 @@ from shared.domain.journal import Owner
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.operate.heard import Heard
+from shared.engine.operate.heartbeats import Heartbeats
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
@@ -82,7 +82,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     outside = adapters or Adapters.of(settings, listen(settings))
     policy = Policy(
         waits=WaitLimits(gap_seconds=settings.gap_wait_seconds),
-        lag_seconds=settings.rescue_lag_seconds,
+        lag_seconds=settings.recovery_lag_seconds,
         acknowledge_seconds=settings.acknowledge_seconds,
         standstill_seconds=settings.standstill_seconds,
         lease_seconds=settings.lease_seconds,
@@ -113,13 +113,13 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         docs_url=settings.docs_url,
     )
     leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
-    services = replace(services, heard=Heard(leases, settings.region, settings.regions))
+    services = replace(services, heartbeats=Heartbeats(leases, settings.region, settings.regions))
     if not settings.ledgers:
         return services
     # Producers outside write to a container of their own. What one of them could not send to a
     # region lies there, and the sweep delivers it as it delivers what lies beside the journal.
     ledgers = outside.keep_ledgers(settings)
-    outsiders = build(
+    external_ledgers = build(
         ledgers.journal,
         ledgers.delivery,
         ledgers.clock,
@@ -128,7 +128,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         new_producer(settings, ledgers),
         policy,
     )
-    return replace(services, outsiders=outsiders)
+    return replace(services, external_ledgers=external_ledgers)
 
 
 def listen(settings: Settings) -> Telemetry | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from docs.site.markdown import table
-from shared.domain.decision import RULES, Newest, Place, Rule, Session, Situation
+from shared.domain.decision import RULES, HeadContent, NumberPlace, Rule, SessionState, Situation
 
 ANY = "any"
 
@@ -14,9 +14,9 @@ ANY = "any"
 class Impossible:
     """Situations that no head and message can be in, and why not."""
 
-    sessions: frozenset[Session]
-    newest: frozenset[Newest]
-    places: frozenset[Place]
+    sessions: frozenset[SessionState]
+    newest: frozenset[HeadContent]
+    places: frozenset[NumberPlace]
     why: str
 
     def includes(self, situation: Situation) -> bool:
@@ -29,21 +29,21 @@ class Impossible:
 
 IMPOSSIBLE = (
     Impossible(
-        frozenset({Session.EMPTY}),
-        frozenset({Newest.SAME, Newest.OTHER}),
-        frozenset(Place),
+        frozenset({SessionState.EMPTY}),
+        frozenset({HeadContent.SAME, HeadContent.OTHER}),
+        frozenset(NumberPlace),
         "An empty session has no entry that could hold a message.",
     ),
     Impossible(
-        frozenset({Session.EMPTY}),
-        frozenset(Newest),
-        frozenset({Place.PASSED, Place.FENCED, Place.FAULT}),
+        frozenset({SessionState.EMPTY}),
+        frozenset(HeadContent),
+        frozenset({NumberPlace.PASSED, NumberPlace.FENCED, NumberPlace.FAULT}),
         "An empty session has no cursor: every group begins at 0, and nobody is fenced.",
     ),
     Impossible(
-        frozenset({Session.OPEN}),
-        frozenset(Newest),
-        frozenset({Place.FAULT}),
+        frozenset({SessionState.OPEN}),
+        frozenset(HeadContent),
+        frozenset({NumberPlace.FAULT}),
         "An open session has no fault that stops it.",
     ),
 )
@@ -51,7 +51,7 @@ IMPOSSIBLE = (
 
 def situations() -> Iterator[Situation]:
     """Every combination of the facts that decide."""
-    for session, newest, place in product(Session, Newest, Place):
+    for session, newest, place in product(SessionState, HeadContent, NumberPlace):
         yield Situation(session, newest, place)
 
 
@@ -98,15 +98,17 @@ def ask(rule: Rule) -> str:
 def render_impossible() -> str:
     rows = [
         (
-            *(name_facts(one.sessions, Session), name_facts(one.newest, Newest)),
-            *(name_facts(one.places, Place), one.why),
+            *(name_facts(one.sessions, SessionState), name_facts(one.newest, HeadContent)),
+            *(name_facts(one.places, NumberPlace), one.why),
         )
         for one in IMPOSSIBLE
     ]
     return table(("cannot occur: session", "newest entry holds", "place", "because"), rows)
 
 
-def name_facts[F: (Session, Newest, Place)](chosen: frozenset[F], kind: type[F]) -> str:
+def name_facts[F: (SessionState, HeadContent, NumberPlace)](
+    chosen: frozenset[F], kind: type[F]
+) -> str:
     """The chosen values in the order of the type."""
     if len(chosen) == len(kind):
         return ANY

@@ -85,9 +85,9 @@ async def report_health(services: Services) -> func.HttpResponse:
     A journal that is silent for two seconds cannot be read. What else the app found missing when it
     started is named with its reason, and when each feed and timer of the region was last heard.
     """
-    services.look.begin()
+    services.missing_places.begin_looking()
     reading = asyncio.ensure_future(services.journal.head("health"))
-    listening = asyncio.ensure_future(describe_heard(services))
+    listening = asyncio.ensure_future(describe_heartbeats(services))
     await asyncio.wait({reading, listening}, timeout=HEALTH_SECONDS_MAX)
     if not reading.done():
         # It is left to end: the first read of a process opens what later ones find open.
@@ -98,23 +98,23 @@ async def report_health(services: Services) -> func.HttpResponse:
         reading.result()
     except LockstepError as error:
         return respond_problem(error)
-    missing = dict(services.look.missing)
+    missing = dict(services.missing_places.reasons)
     return respond(
         {
             "region": services.region,
             "journal": "readable",
             "missing": missing,
-            "heard": listening.result() if listening.done() else None,
+            "heartbeats": listening.result() if listening.done() else None,
         }
     )
 
 
-async def describe_heard(services: Services) -> dict[str, Any] | None:
+async def describe_heartbeats(services: Services) -> dict[str, Any] | None:
     """Return when each feed and timer was heard; None where that is not known."""
-    if services.heard is None:
+    if services.heartbeats is None:
         return {}
     try:
-        ages = await services.heard.ages()
+        ages = await services.heartbeats.ages()
     except LockstepError:
         return None
     return {

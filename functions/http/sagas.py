@@ -231,7 +231,7 @@ def runtime_statuses(state: SagaState | None) -> list[OrchestrationStatus] | Non
 
 
 def require_event_name(event: str) -> str:
-    """An event that outsiders may raise; raises InvalidMessage."""
+    """An event that callers outside may raise; raises InvalidMessage."""
     if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
         raise InvalidMessage(f"{event!r} is no event that can be raised")
     return event

@@ -100,7 +100,7 @@ async def show(request: func.HttpRequest, shown: Awaitable[func.HttpResponse]) -
 async def show_overview(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """This region's health, and a page of what stands still, grouped by cause."""
     require_request(request, frozenset({"kind", "after", "limit"}))
-    services.look.begin()
+    services.missing_places.begin_looking()
     found = await services.standstills.find(
         read_kinds(request.params),
         after=read_place(request.params.get("after")),
@@ -112,7 +112,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         "overview.html",
         region=services.region,
         regions=services.standstills.regions,
-        missing=dict(services.look.missing),
+        missing=dict(services.missing_places.reasons),
         groups=group_by_cause(listed),
         count=len(listed),
         after=encode_place(found.after) if found.after else None,

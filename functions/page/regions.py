@@ -60,7 +60,7 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
     """Rates, backlog and lag of every region; `every` asks for the page again and again."""
     require_request(request, frozenset({"every"}))
     every = read_refresh(request.params.get("every"))
-    services.look.begin()
+    services.missing_places.begin_looking()
     regions = services.standstills.regions
     late = services.worker.policy.lag_seconds
     recent, waiting = await asyncio.gather(
@@ -97,7 +97,7 @@ def describe_tile(
     """Return the content of a tile; bars are in percent of the highest one of all regions."""
     missing = {
         place: reason
-        for place, reason in services.look.missing.items()
+        for place, reason in services.missing_places.reasons.items()
         if place.endswith(f" of {region}")
     }
     return {

@@ -11,11 +11,11 @@ from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
-from shared.engine.operate.heard import COMPACT, SWEEP
+from shared.engine.operate.heartbeats import COMPACT, SWEEP
 from shared.engine.operate.recover import Recovery
 from shared.storage.documents import decode_pending
 
-log = logging.getLogger("lockstep.rescue")
+log = logging.getLogger("lockstep.recover")
 
 
 def build_recovery_blueprint(services: Services) -> func.Blueprint:
@@ -23,29 +23,29 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
     bp = func.Blueprint()
 
     @bp.cosmos_db_trigger(**JOURNAL_FEED, lease_container_prefix="%LOCKSTEP_REGION%")
-    async def rescue(documents: func.DocumentList) -> None:
-        services.look.begin()
+    async def recover(documents: func.DocumentList) -> None:
+        services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await recover_documents(services.recovery, [dict(document) for document in documents])
 
     # A host that takes the timer over from a killed one does not wait for the next occurrence.
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%", run_on_startup=True)
     async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
-        services.look.begin()
+        services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await sweep_journal(services.recovery)
-        await sweep_ledgers(services.outsiders)
+        await sweep_ledgers(services.external_ledgers)
         await sweep_dead_letters(services.dead_letters)
-        if services.heard is not None and services.heard.is_due():
-            await services.heard.note(SWEEP)
-            await services.heard.report()
+        if services.heartbeats is not None and services.heartbeats.is_due():
+            await services.heartbeats.note(SWEEP)
+            await services.heartbeats.report()
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         await services.readiness.require_regions()
         await compact_journal(services.compactor)
-        if services.heard is not None:
-            await services.heard.note(COMPACT)
+        if services.heartbeats is not None:
+            await services.heartbeats.note(COMPACT)
 
     return bp
 
@@ -75,19 +75,19 @@ async def sweep_journal(recovery: Recovery) -> None:
         log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
 
 
-async def sweep_ledgers(outsiders: Services | None) -> None:
+async def sweep_ledgers(external_ledgers: Services | None) -> None:
     """Deliver what producers outside could not send to this region.
 
     Their list of regions is held against this app's, so that one who knows another is refused.
     """
-    if outsiders is None:
+    if external_ledgers is None:
         return
     try:
-        await outsiders.readiness.require_regions()
+        await external_ledgers.readiness.require_regions()
     except LockstepError as error:
         log.warning("the ledgers of producers outside are swept later: %s", error)
         return
-    await sweep_journal(outsiders.recovery)
+    await sweep_journal(external_ledgers.recovery)
 
 
 async def sweep_dead_letters(dead_letters: DeadLetters) -> None:

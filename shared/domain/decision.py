@@ -75,7 +75,7 @@ class Fenced:
 type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
 
 
-class Session(StrEnum):
+class SessionState(StrEnum):
     """The state of the session."""
 
     EMPTY = "empty"  # no entry yet
@@ -84,7 +84,7 @@ class Session(StrEnum):
     HALTED = "halted"  # a fault stops the session
 
 
-class Newest(StrEnum):
+class HeadContent(StrEnum):
     """The content that the newest entry holds under the message's id or number."""
 
     NOTHING = "nothing"
@@ -92,7 +92,7 @@ class Newest(StrEnum):
     OTHER = "other content"
 
 
-class Place(StrEnum):
+class NumberPlace(StrEnum):
     """The place of the message's number relative to the session's cursor for its group."""
 
     PASSED = "passed"
@@ -106,9 +106,9 @@ class Place(StrEnum):
 class Situation:
     """The facts that decide, and nothing else."""
 
-    session: Session
-    newest: Newest
-    place: Place
+    session: SessionState
+    newest: HeadContent
+    place: NumberPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +117,35 @@ class Rule:
 
     decision: type[Decision]
     why: str
-    session: Session | None = None
-    newest: Newest | None = None
-    place: Place | None = None
+    session: SessionState | None = None
+    newest: HeadContent | None = None
+    place: NumberPlace | None = None
 
 
 # The first rule that fits decides. A cursor only grows, so Duplicate, Conflict and Fenced stay true
 # whatever was appended since the head was read. Every other decision may be out of date by the time
 # it is carried out; then creating the next entry fails, and the decision is made again.
 RULES: tuple[Rule, ...] = (
-    Rule(Conflict, "Its id or number was used for something else.", newest=Newest.OTHER),
-    Rule(Busy, "A worker is running its handler now.", session=Session.CLAIMED, newest=Newest.SAME),
-    Rule(Duplicate, "The newest entry names it.", newest=Newest.SAME),
-    Rule(Duplicate, "An older entry processed it.", place=Place.PASSED),
-    Rule(Busy, "A worker is running the handler of another message.", session=Session.CLAIMED),
-    Rule(Fenced, "A producer of a higher owner level has taken over.", place=Place.FENCED),
-    Rule(Duplicate, "It is the message that faulted.", session=Session.HALTED, place=Place.FAULT),
-    Rule(Halted, "A fault stops the session.", session=Session.HALTED),
-    Rule(Proceed, "Nothing has to come before it.", place=Place.NEXT),
-    Rule(Gap, "An earlier message of its group is missing.", place=Place.AHEAD),
+    Rule(Conflict, "Its id or number was used for something else.", newest=HeadContent.OTHER),
+    Rule(
+        Busy,
+        "A worker is running its handler now.",
+        session=SessionState.CLAIMED,
+        newest=HeadContent.SAME,
+    ),
+    Rule(Duplicate, "The newest entry names it.", newest=HeadContent.SAME),
+    Rule(Duplicate, "An older entry processed it.", place=NumberPlace.PASSED),
+    Rule(Busy, "A worker is running the handler of another message.", session=SessionState.CLAIMED),
+    Rule(Fenced, "A producer of a higher owner level has taken over.", place=NumberPlace.FENCED),
+    Rule(
+        Duplicate,
+        "It is the message that faulted.",
+        session=SessionState.HALTED,
+        place=NumberPlace.FAULT,
+    ),
+    Rule(Halted, "A fault stops the session.", session=SessionState.HALTED),
+    Rule(Proceed, "Nothing has to come before it.", place=NumberPlace.NEXT),
+    Rule(Gap, "An earlier message of its group is missing.", place=NumberPlace.AHEAD),
 )
 
 
@@ -148,7 +158,7 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
     if rule.decision is Proceed:
         return Proceed()
     cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
-    is_same = rule.newest is Newest.SAME
+    is_same = rule.newest is HeadContent.SAME
     decision: Decision | None = None
     if rule.decision is Duplicate:
         decision = Duplicate(checked=is_same)
@@ -185,29 +195,33 @@ def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> 
     number = message.number
     if head is None:
         is_next = number is None or number.sequence == 0
-        return Situation(Session.EMPTY, Newest.NOTHING, Place.NEXT if is_next else Place.AHEAD)
+        return Situation(
+            SessionState.EMPTY,
+            HeadContent.NOTHING,
+            NumberPlace.NEXT if is_next else NumberPlace.AHEAD,
+        )
     cursor = head.cursors.get(number.group if number else ARRIVALS, Cursor())
     if head.status is Status.WORKING:
-        session = Session.CLAIMED
+        session = SessionState.CLAIMED
     else:
-        session = Session.HALTED if head.halt is not None else Session.OPEN
-    newest = Newest.NOTHING
+        session = SessionState.HALTED if head.halt is not None else SessionState.OPEN
+    newest = HeadContent.NOTHING
     # A parked message is named by the entry that parked it, which did not process it.
     same = None if from_parked else identity_in(head, message, cursor)
     if same is not None:
-        newest = Newest.SAME if same.digest == message.digest else Newest.OTHER
+        newest = HeadContent.SAME if same.digest == message.digest else HeadContent.OTHER
     if number is None:
         # Messages without a number come in the order of their arrival.
         is_next = from_parked or not head.parked.get(ARRIVALS)
-        return Situation(session, newest, Place.NEXT if is_next else Place.AHEAD)
+        return Situation(session, newest, NumberPlace.NEXT if is_next else NumberPlace.AHEAD)
     if number.sequence < cursor.next:
-        place = Place.PASSED
+        place = NumberPlace.PASSED
     elif number.level < cursor.level:
-        place = Place.FENCED
+        place = NumberPlace.FENCED
     elif head.halt is not None and is_same_place(head.halt.number, number):
-        place = Place.FAULT
+        place = NumberPlace.FAULT
     else:
-        place = Place.NEXT if number.sequence == cursor.next else Place.AHEAD
+        place = NumberPlace.NEXT if number.sequence == cursor.next else NumberPlace.AHEAD
     return Situation(session, newest, place)
 
 

@@ -19,8 +19,8 @@ from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
-from shared.engine.operate.heard import Heard
-from shared.engine.operate.look import Look
+from shared.engine.operate.heartbeats import Heartbeats
+from shared.engine.operate.missing_places import MissingPlaces
 from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
@@ -52,7 +52,7 @@ class Services:
     ingest: Ingest
     recovery: Recovery
     compactor: Compactor
-    look: Look
+    missing_places: MissingPlaces
     errors: ErrorQueue
     # Whether the log has a line for each delivery.
     logs_messages: bool = False
@@ -61,9 +61,9 @@ class Services:
     # Where the documentation is served; empty where nobody knows.
     docs_url: str = ""
     # Over the ledgers of producers outside the apps, where these have a container of their own.
-    outsiders: "Services | None" = None
-    # When feeds and timers were heard, where that is kept.
-    heard: Heard | None = None
+    external_ledgers: "Services | None" = None
+    # Of feeds and timers, where these are kept.
+    heartbeats: Heartbeats | None = None
 
     @property
     def region(self) -> str:
@@ -120,7 +120,9 @@ def build(  # noqa: PLR0913 - what a worker is made of
         ingest=ingest,
         errors=ErrorQueue(worker, browser, ingest, delivery.queues),
         recovery=Recovery(consumer, claims, dispatcher),
-        look=Look({**places_of(delivery, policy.reply_queues), **(containers or {})}),
+        missing_places=MissingPlaces(
+            {**places_of(delivery, policy.reply_queues), **(containers or {})}
+        ),
         compactor=Compactor(worker, delivery.regions),
         logs_messages=logs_messages,
         authentication=authentication,

@@ -8,7 +8,7 @@ import pytest
 from local.cloud import Cloud
 from shared.adapters.cosmos import CosmosContainer
 from shared.adapters.cosmos_leases import CosmosLeases
-from shared.engine.operate.heard import COMPACT, SWEEP, Heard
+from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from shared.wiring import Adapters
 from tests.cloud import running_cloud, settings_of
 
@@ -25,18 +25,18 @@ async def test_a_timer_that_ran_is_heard_by_every_instance(cloud: Cloud) -> None
     settings = settings_of(cloud)
     one, other = (Adapters.of(settings) for _ in range(2))
     try:
-        heard, elsewhere = (
-            Heard(
+        heartbeats, elsewhere = (
+            Heartbeats(
                 CosmosLeases(CosmosContainer(adapters.account, settings.database, settings.leases)),
                 "east",
                 ["east", "west"],
             )
             for adapters in (one, other)
         )
-        assert {age.seconds for age in (await heard.ages()).values()} == {None}
+        assert {age.seconds for age in (await heartbeats.ages()).values()} == {None}
 
-        await heard.note(SWEEP)
-        await heard.note(SWEEP)
+        await heartbeats.note(SWEEP)
+        await heartbeats.note(SWEEP)
 
         ages = await elsewhere.ages()
         seconds = ages[SWEEP].seconds

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.e2e
 
 SESSIONS = 10_000
 # What follows the journal's feed would read each of the sessions, and has nothing to do with them.
-NO_FEED = {f"AzureWebJobs.{name}.Disabled": "true" for name in ("rescue", "begin_sagas")}
+NO_FEED = {f"AzureWebJobs.{name}.Disabled": "true" for name in ("recover", "begin_sagas")}
 KEY = "lockstep-local"
 DELAY = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "3"}
 WATCH_SECONDS_MAX = 90.0

@@ -28,7 +28,7 @@ SPARED = {
     "LOCKSTEP_JOURNAL_GROUP": "rg-trial-journal",
     "LOCKSTEP_LOCK": "/lock",
 }
-HEALTHY = {"missing": {}, "heard": {"rescue": {"secondsAgo": 0.0, "within": 60.0}}}
+HEALTHY = {"missing": {}, "heartbeats": {"recover": {"secondsAgo": 0.0, "within": 60.0}}}
 
 
 @dataclass
@@ -209,9 +209,9 @@ def test_without_a_token_or_a_region_the_deployment_ends(
     assert said in words
 
 
-NEVER_HEARD = {"missing": {}, "heard": {"rescue": {"secondsAgo": None, "within": 0.5}}}
-BEFORE = {"missing": {}, "heard": {"rescue": {"secondsAgo": 90.0, "within": 0.5}}}
-ABSENT = {"missing": {"container 'leases'": "not found"}, "heard": {}}
+NEVER_HEARD = {"missing": {}, "heartbeats": {"recover": {"secondsAgo": None, "within": 0.5}}}
+BEFORE = {"missing": {}, "heartbeats": {"recover": {"secondsAgo": 90.0, "within": 0.5}}}
+ABSENT = {"missing": {"container 'leases'": "not found"}, "heartbeats": {}}
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ ABSENT = {"missing": {"container 'leases'": "not found"}, "heard": {}}
     [
         (None, "HTTP Error 503"),
         (ABSENT, "container 'leases': not found"),
-        (NEVER_HEARD, "nothing was heard of rescue"),
-        (BEFORE, "nothing was heard of rescue"),
-        ({"missing": {}, "heard": None}, "when feeds and timers were heard is not known"),
+        (NEVER_HEARD, "nothing was heard of recover"),
+        (BEFORE, "nothing was heard of recover"),
+        ({"missing": {}, "heartbeats": None}, "when feeds and timers were heard is not known"),
     ],
 )
 def test_when_an_app_is_not_in_order_it_is_restarted_once_and_the_deployment_ends(
@@ -238,7 +238,7 @@ def test_when_an_app_is_not_in_order_it_is_restarted_once_and_the_deployment_end
 
 
 RESTART = "POST /app/restart?api-version=2024-04-01"
-SELDOM = {"missing": {}, "heard": {"compact": {"secondsAgo": None, "within": 1500.0}}}
+SELDOM = {"missing": {}, "heartbeats": {"compact": {"secondsAgo": None, "within": 1500.0}}}
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,13 @@ async def followed(world: World, services: Services) -> AsyncIterator[None]:
             await trigger()
             await asyncio.sleep(PAUSE_SECONDS / 4)
 
-    async def rescue() -> None:
+    async def recover() -> None:
         await recover_documents(services.recovery, list(world.journal.partitions[SESSION].values()))
 
     async def sweep() -> None:
         await sweep_journal(services.recovery)
 
-    following = [asyncio.create_task(follow(trigger)) for trigger in (rescue, sweep)]
+    following = [asyncio.create_task(follow(trigger)) for trigger in (recover, sweep)]
     yield
     for one in following:
         one.cancel()

@@ -47,16 +47,16 @@ GAUGES = {
 type OutboxKeys = Set[tuple[str, int | None]]
 
 
-class Help(Enum):
+class HelpResult(Enum):
     """The result of helping a session."""
 
     DONE = auto()
-    IN_VAIN = auto()
+    FAILED = auto()
     UNFINISHED = auto()  # the run's time was up: the next run goes on
 
 
 # Helps one session, beginning nothing after a time of the worker's clock.
-type Helper = Callable[[str, float], Awaitable[Help]]
+type Helper = Callable[[str, float], Awaitable[HelpResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,16 +225,16 @@ class Recovery:
             recovered += await self.help(need, chosen[len(probes) :], retry, end_at)
         return recovered
 
-    async def retry_session(self, queue: str, session: str, end_at: float) -> Help:
+    async def retry_session(self, queue: str, session: str, end_at: float) -> HelpResult:
         """Try a session's outputs for one blocked queue again."""
         for number, pending in enumerate(await self.journal.blocked(session)):
             if number and self.worker.clock.now() >= end_at:
-                return Help.UNFINISHED
+                return HelpResult.UNFINISHED
             if queue in pending.outbox.blocked.get(self.region, {}):
                 left = await self.dispatcher.deliver_pending(pending, retried=(self.region, queue))
                 if queue in left.blocked.get(self.region, {}):
-                    return Help.IN_VAIN
-        return Help.DONE
+                    return HelpResult.FAILED
+        return HelpResult.DONE
 
     async def help(
         self, need: SessionNeed, sessions: Iterable[str], help_one: Helper, end_at: float
@@ -246,18 +246,18 @@ class Recovery:
         )
         now = self.worker.clock.now()
         for session, came_of_it in zip(names, helped, strict=True):
-            if came_of_it is not Help.UNFINISHED:
-                self.failed[need].record(session, succeeded=came_of_it is Help.DONE, now=now)
-        done = helped.count(Help.DONE)
+            if came_of_it is not HelpResult.UNFINISHED:
+                self.failed[need].record(session, succeeded=came_of_it is HelpResult.DONE, now=now)
+        done = helped.count(HelpResult.DONE)
         return Recovered(helped=done, left=len(names) - done)
 
-    async def help_in_slot(self, help_one: Helper, session: str, end_at: float) -> Help:
+    async def help_in_slot(self, help_one: Helper, session: str, end_at: float) -> HelpResult:
         """Help one session when a slot is free; whatever it raises, the others get theirs."""
         # The slots are shared by the feed and the sweep: after an outage there may be thousands of
         # sessions, and helping all at once would take the store from the messages.
         async with self.slots:
             if self.worker.clock.now() >= end_at:
-                return Help.UNFINISHED
+                return HelpResult.UNFINISHED
             try:
                 return await help_one(session, end_at)
             except LockstepError as error:
@@ -265,27 +265,27 @@ class Recovery:
             except Exception:
                 # A defect that one session's documents bring out must not stop the sweep either.
                 log.exception("session %r could not be helped", session)
-        return Help.IN_VAIN
+        return HelpResult.FAILED
 
-    async def deliver_session(self, session: str, end_at: float) -> Help:
+    async def deliver_session(self, session: str, end_at: float) -> HelpResult:
         """Deliver one session's outboxes in order."""
         # Of each outbox only this region's share: the other region's is its own sweep's.
         return await self.deliver(await self.journal.pending(session, [self.region]), end_at)
 
-    async def deliver(self, pending: Sequence[PendingOutbox], end_at: float) -> Help:
+    async def deliver(self, pending: Sequence[PendingOutbox], end_at: float) -> HelpResult:
         """Deliver outboxes to this region in order, part after part while there is time."""
         in_order = list(sort_for_delivery(pending))
         for start in range(0, len(in_order), DELIVERED_AT_ONCE):
             if start and self.worker.clock.now() >= end_at:
-                return Help.UNFINISHED
+                return HelpResult.UNFINISHED
             part = in_order[start : start + DELIVERED_AT_ONCE]
             if await self.dispatcher.deliver_in_order(part, [self.region]):
-                return Help.IN_VAIN
-        return Help.DONE
+                return HelpResult.FAILED
+        return HelpResult.DONE
 
     async def deliver_shown(
         self, shown: Mapping[str, OutboxKeys], session: str, end_at: float
-    ) -> Help:
+    ) -> HelpResult:
         """Deliver what the change feed showed of a session, and what entries before it have.
 
         What came during the lag is still its own worker's.
@@ -302,24 +302,24 @@ class Recovery:
         ]
         return await self.deliver(due, end_at)
 
-    async def resume_session(self, session: str, end_at: float) -> Help:
+    async def resume_session(self, session: str, end_at: float) -> HelpResult:
         """Take over a claim whose owner is gone, and drain what waited for it."""
         head = await self.worker.read_head(session)
         # The search goes by age alone; whether the lease has run out only the claim itself says.
         stored = await self.journal.stored_entry(session, head.position) if head else None
         if stored is None or not stored.is_expired:
-            return Help.DONE
+            return HelpResult.DONE
         # None says that somebody else was first, who then also drains what the claim kept waiting.
         entry = await self.claims.take_over(stored)
         await self.consumer.drain(session, end_at)
-        return Help.DONE if entry else Help.IN_VAIN
+        return HelpResult.DONE if entry else HelpResult.FAILED
 
-    async def drain_session(self, session: str, end_at: float) -> Help:
+    async def drain_session(self, session: str, end_at: float) -> HelpResult:
         """Drain what is parked, as far as it can be."""
         # A remembered head may be older than the parked message.
         await self.worker.read_head(session)
         await self.consumer.drain(session, end_at)
         head = self.worker.heads.get(session, NO_HEAD).entry
         if head is None or not head.parked:
-            return Help.DONE
-        return Help.UNFINISHED if session in self.worker.undrained else Help.IN_VAIN
+            return HelpResult.DONE
+        return HelpResult.UNFINISHED if session in self.worker.undrained else HelpResult.FAILED

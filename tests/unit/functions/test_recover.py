@@ -1,4 +1,4 @@
-"""The rescue triggers never raise for what is out of reach: the feed would forget it."""
+"""The recovery triggers never raise for what is out of reach: the feed would forget it."""
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
@@ -95,7 +95,7 @@ def everything(world: World) -> object:
     return deepcopy((world.journal.partitions, world.bus.queues))
 
 
-@pytest.mark.parametrize("trigger", ["rescue", "sweep", "compact"])
+@pytest.mark.parametrize("trigger", ["recover", "sweep", "compact"])
 async def test_no_trigger_works_before_the_list_of_regions_is_agreed(trigger: str) -> None:
     world = await world_with_work()
     # The timers do not look at what they are handed.

@@ -34,7 +34,7 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("ServiceBus_east", "", "neither ServiceBus_east nor"),
         ("Cosmos__accountEndpoint", "", "neither Cosmos nor Cosmos__accountEndpoint"),
         ("LOCKSTEP_GAP_WAIT_SECONDS", "soon", "GAP_WAIT_SECONDS is not a number"),
-        ("LOCKSTEP_RESCUE_LAG_SECONDS", "-1", "RESCUE_LAG_SECONDS must be a finite"),
+        ("LOCKSTEP_RECOVERY_LAG_SECONDS", "-1", "RESCUE_LAG_SECONDS must be a finite"),
         ("LOCKSTEP_SECONDARY_DELAY_SECONDS", "inf", "DELAY_SECONDS must be a finite"),
         ("LOCKSTEP_PREFERENCE", "nearest", "PREFERENCE .*must be first or spread"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "sorted", "ORDER .*must be any or arrival"),
@@ -43,7 +43,7 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("LOCKSTEP_LEASE_SECONDS", "0", "LEASE_SECONDS .*from 1 on"),
         ("LOCKSTEP_REPLY_QUEUES", "out,lockstep-errors", "REPLY_QUEUES .*the app's own queue"),
         ("LOCKSTEP_WINDOW_DAYS", "week", "WINDOW_DAYS .*is not a number"),
-        # It may not wait for longer than the rescue waits, nor be kept for less than its command.
+        # It may not wait for longer than the recovery waits, nor be kept for less than its command.
         ("LOCKSTEP_ACKNOWLEDGE_SECONDS", "5", "ACKNOWLEDGE_SECONDS 5 must be less"),
         ("LOCKSTEP_RETENTION_DAYS", "6", "RETENTION_DAYS 6 must not be less"),
     ],

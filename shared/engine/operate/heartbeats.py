@@ -1,4 +1,4 @@
-"""The time at which each feed and timer of a region was last heard, on any instance.
+"""The heartbeats of a region: when each feed and timer was last heard, on any instance.
 
 An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
 change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shared.domain.errors import LockstepError
 
-log = logging.getLogger("lockstep.heard")
+log = logging.getLogger("lockstep.heartbeats")
 
 SWEEP, COMPACT = "sweep", "compact"
 # The sweep runs more often than it has to be heard: once a minute, by its default schedule.
@@ -44,8 +44,8 @@ class Age:
         return self.seconds is None or self.seconds > self.seconds_max
 
 
-class Heard:
-    """The feeds and timers of one region."""
+class Heartbeats:
+    """The heartbeats of the feeds and timers of one region."""
 
     def __init__(self, leases: Leases, region: str, regions: Iterable[str]) -> None:
         self.leases = leases
@@ -79,7 +79,7 @@ class Heard:
             name = max(fitting, key=len) if fitting else document
             newest[name] = min(seconds, newest.get(name, seconds))
         return {
-            "rescue": Age(newest.get(self.region), FEED_SECONDS_MAX),
+            "recover": Age(newest.get(self.region), FEED_SECONDS_MAX),
             "begin_sagas": Age(newest.get(f"sagas-{self.region}"), FEED_SECONDS_MAX),
             SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
             COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),

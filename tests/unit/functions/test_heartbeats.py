@@ -8,7 +8,7 @@ import pytest
 
 from functions.http.operate import report_health
 from shared.domain.errors import Unavailable
-from shared.engine.operate.heard import COMPACT, SWEEP, Heard
+from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from tests.unit.functions.asking import document
 from tests.world import World
 
@@ -29,45 +29,45 @@ class Kept:
         self.seconds = {**await self.ages(), document_id: 0.0}
 
 
-async def ages(heard: Heard) -> dict[str, float | None]:
-    return {name: age.seconds for name, age in (await heard.ages()).items()}
+async def ages(heartbeats: Heartbeats) -> dict[str, float | None]:
+    return {name: age.seconds for name, age in (await heartbeats.ages()).items()}
 
 
 async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
     kept = Kept({"east..0": 70.0, "east..1": 3.0, "sagas-east..0": 4.0, "west..0": 1.0})
-    heard = Heard(kept, "east", ["east", "west"])
+    heartbeats = Heartbeats(kept, "east", ["east", "west"])
 
-    assert await ages(heard) == {"rescue": 3.0, "begin_sagas": 4.0, SWEEP: None, COMPACT: None}
-    await heard.note(SWEEP)
-    assert (await ages(heard))[SWEEP] == 0.0
+    assert await ages(heartbeats) == {"recover": 3.0, "begin_sagas": 4.0, SWEEP: None, COMPACT: None}
+    await heartbeats.note(SWEEP)
+    assert (await ages(heartbeats))[SWEEP] == 0.0
 
 
 async def test_a_region_whose_name_begins_with_another_ones_does_not_speak_for_it() -> None:
-    heard = Heard(Kept({"east2..0": 1.0}), "east", ["east", "east2"])
+    heartbeats = Heartbeats(Kept({"east2..0": 1.0}), "east", ["east", "east2"])
 
-    assert (await ages(heard))["rescue"] is None
+    assert (await ages(heartbeats))["recover"] is None
 
 
 async def test_what_is_silent_is_logged_for_the_alert(caplog: pytest.LogCaptureFixture) -> None:
     kept = Kept({"east..0": 61.0, "sagas-east..0": 2.0})
-    heard = Heard(kept, "east", ["east", "west"])
-    await heard.note(SWEEP)
+    heartbeats = Heartbeats(kept, "east", ["east", "west"])
+    await heartbeats.note(SWEEP)
 
-    with caplog.at_level(logging.WARNING, "lockstep.heard"):
-        await heard.report()
+    with caplog.at_level(logging.WARNING, "lockstep.heartbeats"):
+        await heartbeats.report()
 
     assert [record.getMessage() for record in caplog.records] == [
-        "nothing was heard of rescue for 60 s or more"
+        "nothing was heard of recover for 60 s or more"
     ]
 
 
 async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heard = Heard(Kept(is_down=True), "east", ["east"])
+    heartbeats = Heartbeats(Kept(is_down=True), "east", ["east"])
 
-    await heard.note(SWEEP)
-    await heard.report()
+    await heartbeats.note(SWEEP)
+    await heartbeats.report()
 
     assert "could not be recorded: down" in caplog.text
     assert "is not known: down" in caplog.text
@@ -75,28 +75,28 @@ async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
 
 async def test_health_shows_what_was_heard_and_null_where_that_is_not_known(world: World) -> None:
     kept = Kept({"east..0": 3.0})
-    services = replace(world.east, heard=Heard(kept, "east", ["east", "west"]))
+    services = replace(world.east, heartbeats=Heartbeats(kept, "east", ["east", "west"]))
 
     known = await report_health(services)
     kept.is_down = True
     unknown = await report_health(services)
 
     assert (known.status_code, unknown.status_code) == (200, 200)
-    shown = document(known)["heard"]
-    assert shown["rescue"] == {"secondsAgo": 3.0, "within": 60.0}
+    shown = document(known)["heartbeats"]
+    assert shown["recover"] == {"secondsAgo": 3.0, "within": 60.0}
     assert shown["sweep"] == {"secondsAgo": None, "within": 120.0}
-    assert document(unknown)["heard"] is None
+    assert document(unknown)["heartbeats"] is None
 
 
 async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("shared.engine.operate.heard.time.monotonic", lambda: now)
-    heard = Heard(Kept(), "east", ["east", "west"])
+    monkeypatch.setattr("shared.engine.operate.heartbeats.time.monotonic", lambda: now)
+    heartbeats = Heartbeats(Kept(), "east", ["east", "west"])
     due: list[bool] = []
     for _ in range(9):
-        due.append(heard.is_due())
+        due.append(heartbeats.is_due())
         now += 15.0
 
     assert [run for run, is_due in enumerate(due) if is_due] == [0, 4, 8]
