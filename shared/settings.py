@@ -249,7 +249,10 @@ class Settings:
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
             otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
             insights=read_text(values, "APPLICATIONINSIGHTS_CONNECTION_STRING"),
-            service_bus={r: service_bus_connection(values, r) for r in regions},
+            service_bus={
+                r: connection(values, SERVICE_BUS_PREFIX + r, "fullyQualifiedNamespace")
+                for r in regions
+            },
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
 
@@ -300,11 +303,6 @@ def require_one_call(values: Mapping[str, str]) -> None:
             "LOCKSTEP_UNNUMBERED_ORDER arrival needs one call of a session at a time:"
             f" set {CALLS_SETTING} to 1"
         )
-
-
-def service_bus_connection(values: Mapping[str, str], region: str) -> Connection:
-    """The connection of a region's namespace, from `ServiceBus_<region>`."""
-    return connection(values, SERVICE_BUS_PREFIX + region, "fullyQualifiedNamespace")
 
 
 def connection(values: Mapping[str, str], name: str, endpoint: str) -> Connection:

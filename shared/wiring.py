@@ -78,7 +78,9 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     Raises InvalidSettings where the app would believe tokens that nobody checks.
     """
     settings.require_checked_tokens()
-    owner = Owner(settings.region, instance_name())
+    # No other process has or had this name: attempts are told apart by it.
+    instance = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+    owner = Owner(settings.region, instance)
     outside = adapters or Adapters.of(settings, listen(settings))
     policy = Policy(
         waits=WaitLimits(gap_seconds=settings.gap_wait_seconds),
@@ -157,8 +159,3 @@ def new_producer(settings: Settings, outside: Adapters) -> Producer:
     return Producer(
         outside.journal, outside.delivery, settings.replaced_regions, settings.trace_ratio
     )
-
-
-def instance_name() -> str:
-    """A name that no other process has or had: attempts are told apart by it."""
-    return f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"

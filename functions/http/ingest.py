@@ -53,22 +53,20 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
             accepted = await services.ingest.take(message.session, draft)
     except LockstepError as error:
         return respond_problem(error)
-    return respond_accepted(accepted)
-
-
-def respond_accepted(message: Message) -> func.HttpResponse:
-    """Answer what was accepted, under which number, and where to look."""
-    path = path_to(SESSION, message.session)
-    number = message.number.sequence if message.number else None
-    document = {"id": message.id, "session": message.session, "sequence": number, "see": path}
+    path = path_to(SESSION, accepted.session)
+    number = accepted.number.sequence if accepted.number else None
+    document = {"id": accepted.id, "session": accepted.session, "sequence": number, "see": path}
     return respond(document, 202, {"Location": f"/api/{path}"})
 
 
 def read_request(services: Services, request: func.HttpRequest) -> Message:
     """The request as a message that its handler will take; raises CallerError."""
     session = read_name(request, SESSION, PARAMETERS)
+    key = request.headers.get("Idempotency-Key")
+    if not key:
+        raise InvalidMessage("header Idempotency-Key is missing")
     message = Message(
-        id=read_key(request),
+        id=str(key),
         session=session,
         type=request.params.get("type", ""),
         body=request.get_body(),
@@ -78,14 +76,6 @@ def read_request(services: Services, request: func.HttpRequest) -> Message:
     refuse_reserved(message.session, message.type)
     parse_body(services.handlers.of(message.type, message.session), message)
     return message
-
-
-def read_key(request: func.HttpRequest) -> str:
-    """The idempotency key; raises InvalidMessage where there is none."""
-    key = request.headers.get("Idempotency-Key")
-    if not key:
-        raise InvalidMessage("header Idempotency-Key is missing")
-    return str(key)
 
 
 def read_time(request: func.HttpRequest) -> str | None:

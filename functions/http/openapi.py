@@ -27,6 +27,8 @@ from shared.engine.build import Services
 VERSION = "1"
 REFERENCE = "#/components/schemas/{model}"
 TEXT = {"type": "string"}
+JSON = {"content": {"application/json": {"schema": {"type": "object"}}}}
+SLASH = f"where it has a slash, put {IN_QUERY!r} here and it into the query parameter {{name!r}}"
 PROBLEM = {
     "description": "Problem details; the type names the error, and the docs explain it at `help`.",
     "content": {
@@ -250,13 +252,14 @@ def find_messages(handlers: Handlers) -> list[Handler]:
 def describe_operation(one: HttpOperation) -> dict[str, Any]:
     names = re.findall(r"\{(\w+)\}", one.route)
     in_path = [
-        {"name": name, "in": "path", "required": True, "schema": TEXT, **explain_name(name)}
+        {"name": name, "in": "path", "required": True, "schema": TEXT}
+        | ({} if name == "event" else {"description": SLASH.format(name=name)})
         for name in names
     ]
     in_query = [{"name": name, "in": "query", "schema": one.query[name]} for name in one.query]
     key = {"name": "Idempotency-Key", "in": "header", "required": True, "schema": TEXT}
     answers: dict[str, Any] = {
-        str(status): PROBLEM | {"description": text} if status >= 400 else describe_answer(text)
+        str(status): (PROBLEM if status >= 400 else JSON) | {"description": text}
         for status, text in one.answers.items()
     }
     return {
@@ -265,22 +268,6 @@ def describe_operation(one: HttpOperation) -> dict[str, Any]:
         "parameters": [*in_path, *in_query, *([key] if one.function == "ingest" else [])],
         "responses": {**answers, "default": PROBLEM},
         "security": [{"key": []}] if one.needs_key else [],
-    }
-
-
-def explain_name(name: str) -> dict[str, str]:
-    if name == "event":
-        return {}
-    return {
-        "description": f"where it has a slash, put {IN_QUERY!r} here and it into the query"
-        f" parameter {name!r}"
-    }
-
-
-def describe_answer(text: str) -> dict[str, Any]:
-    return {
-        "description": text,
-        "content": {"application/json": {"schema": {"type": "object"}}},
     }
 
 

@@ -108,7 +108,9 @@ async def add_event_over_http(
     """
     try:
         key = read_name(request, SAGA)
-        event = require_event_name(request.route_params["event"])
+        event = request.route_params["event"]
+        if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
+            raise InvalidMessage(f"{event!r} is no event that can be raised")
         response = await sagas.add_event(key, event)
     except LockstepError as error:
         return respond_problem(error)
@@ -228,10 +230,3 @@ def runtime_statuses(state: SagaState | None) -> list[OrchestrationStatus] | Non
     under_way = [OrchestrationStatus.PENDING, OrchestrationStatus.RUNNING]
     # The last turn of an instance says where the saga stands before the instance is over.
     return [OrchestrationStatus.COMPLETED, *under_way] if state.is_end else under_way
-
-
-def require_event_name(event: str) -> str:
-    """An event that callers outside may raise; raises InvalidMessage."""
-    if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
-        raise InvalidMessage(f"{event!r} is no event that can be raised")
-    return event

@@ -58,13 +58,11 @@ class OpenSpan:
 
     @property
     def traceparent(self) -> str | None:
-        """See Span.traceparent."""
         carrier: dict[str, str] = {}
         PROPAGATOR.inject(carrier, tracing.set_span_in_context(self.span))
         return carrier.get(TRACE_HEADER)
 
     def describe(self, **attributes: str | float) -> None:
-        """See Span.describe."""
         self.span.set_attributes(name_attributes(attributes))
 
 
@@ -98,7 +96,6 @@ class OpenTelemetry:
                 raise
 
     def commit(self, entry: Entry, seconds: float) -> None:
-        """See Telemetry.commit."""
         for measure, amount in measure_entry(entry).items():
             self.add(measure, amount)
         for identity in entry.identities:
@@ -117,7 +114,6 @@ class OpenTelemetry:
     def send(
         self, region: str, queue: str, messages: Sequence[Message], seconds: float, failure: str
     ) -> None:
-        """See Telemetry.send."""
         self.add(UNSENT if failure else SENT, len(messages), queue=queue, to=region)
         for message in messages:
             if message.traceparent is not None:
@@ -156,7 +152,6 @@ class OpenTelemetry:
         span.end(ended)
 
     def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:
-        """See Telemetry.add."""
         said = {"region": self.region, **attributes}
         match self.instruments[measure]:
             case Counter() as counter:

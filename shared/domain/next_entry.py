@@ -140,11 +140,6 @@ def count_try(claim: Entry, tries: int) -> Entry:
     return replace(claim, lease=claim.lease and Lease(claim.lease.seconds, tries))
 
 
-def renew_claim(claim: Entry) -> Entry:
-    """A claim as its owner writes it again: the lease begins anew."""
-    return replace(claim, lease=claim.lease and replace(claim.lease, since=None))
-
-
 def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
     """The handler ran: state, outputs and cursor in one document.
 

@@ -167,7 +167,8 @@ def number_drafts(
     fresh: list[Message] = []
     for draft in drafts:
         bound = bound_ids.get(draft.id) or bind_next(ledger, len(fresh), draft)
-        require_same_content(bound, draft)
+        if bound.digest != digest_content(draft.type, draft.body):
+            raise ContentConflict(f"id {draft.id!r} was used before with other content")
         place = Number(ledger.group, ledger.level, bound.sequence)
         messages.append(draft.in_session(session, place))
         if draft.id not in bound_ids:
@@ -179,8 +180,10 @@ def number_drafts(
     bounds = tuple(bound_ids.values())
     remembered = bounds[-max(limit, len(fresh)) :]
     kept = KeptKeys(bounds[len(bounds) - len(fresh) :], keep_seconds) if keep_seconds else NO_KEYS
-    after = extend_ledger(ledger, len(fresh), remembered)
-    return Numbered(after, tuple(messages), tuple(fresh), kept)
+    if fresh:
+        after = ledger.next + len(fresh)
+        ledger = replace(ledger, began=ledger.next, next=after, remembered=remembered)
+    return Numbered(ledger, tuple(messages), tuple(fresh), kept)
 
 
 def take_over_ledger(ledger: Ledger, options: ProducerOptions) -> Ledger:
@@ -207,19 +210,6 @@ def bind_next(ledger: Ledger, ahead: int, draft: Draft) -> BoundNumber:
             f"group {ledger.group!r} has no number left after {SEQUENCE_MAX}: begin a new group"
         )
     return BoundNumber(draft.id, digest_content(draft.type, draft.body), sequence)
-
-
-def require_same_content(bound: BoundNumber, draft: Draft) -> None:
-    """Raise ContentConflict where the id was bound to other content."""
-    if bound.digest != digest_content(draft.type, draft.body):
-        raise ContentConflict(f"id {draft.id!r} was used before with other content")
-
-
-def extend_ledger(ledger: Ledger, count: int, remembered: tuple[BoundNumber, ...]) -> Ledger:
-    """The ledger after `count` new numbers; without any only its level may have changed."""
-    if not count:
-        return ledger
-    return replace(ledger, began=ledger.next, next=ledger.next + count, remembered=remembered)
 
 
 def require_range(what: str, value: int, highest: int) -> None:

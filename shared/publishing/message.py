@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
-from shared.domain.message import refuse_reserved, require_text
+from shared.domain.message import SEQUENCE_MAX, Number, refuse_reserved, require_text
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.wire import read_traceparent
 from shared.storage import limits
@@ -93,7 +93,7 @@ class MessageBatch:
         self.session = session
         self.max_size_in_bytes = limit
         self.size_in_bytes = 0
-        self.number = limits.widest_number(options.producer_group_id, options.owner_level)
+        self.number = Number(options.producer_group_id, options.owner_level, SEQUENCE_MAX)
         self.messages: list[SessionMessage] = []
         self.state = BatchState.OPEN
 

@@ -244,14 +244,10 @@ def encode_outbox(outbox: Outbox) -> Document:
         "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
     }
     stored |= {name: value for name, value in exceptional.items() if value}
-    found_by = {"pending": list(outbox.regions), "blocked": blocked_keys(outbox)}
-    return {"outbox": stored} | {name: value for name, value in found_by.items() if value}
-
-
-def blocked_keys(outbox: Outbox) -> list[str]:
-    """Return the keys of a blocked outbox: its blocked regions, and the queues of each."""
+    # A blocked outbox is found by its blocked regions, and by the queues of each.
     queues = [blocked_key(r, queue) for r, queues in outbox.blocked.items() for queue in queues]
-    return [*outbox.blocked, *queues]
+    found_by = {"pending": list(outbox.regions), "blocked": [*outbox.blocked, *queues]}
+    return {"outbox": stored} | {name: value for name, value in found_by.items() if value}
 
 
 def blocked_key(region: str, queue: str) -> str:

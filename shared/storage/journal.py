@@ -548,7 +548,7 @@ async def revise(
 async def store_time(container: Container) -> float:
     """Return the time on the store's clock: a query that finds nothing."""
     clock = StoreClock()
-    await container.find(queries.nothing_query(), clock)
+    await container.find(queries.head_query(queries.NOBODY), clock)
     return clock.seconds
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from shared.domain.errors import TooLarge
-from shared.domain.message import SEQUENCE_MAX, Message, Number, stored_bytes
+from shared.domain.message import Message, stored_bytes
 from shared.domain.outbox import DestinationBatch
 from shared.storage.documents import encode_message
 
@@ -35,11 +35,6 @@ def require_fits(messages: Sequence[Message]) -> None:
 def measure_operation(messages: Iterable[Message]) -> int:
     """Return the bytes that messages take in the journal, as the SDK of Cosmos DB writes them."""
     return sum(len(json.dumps(encode_message(message))) for message in messages)
-
-
-def widest_number(group: str, level: int) -> Number:
-    """A number that no later one is wider than, for measuring a message that has none yet."""
-    return Number(group, level, SEQUENCE_MAX)
 
 
 def fits_entry(messages: Sequence[Message]) -> bool:

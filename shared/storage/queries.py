@@ -101,11 +101,6 @@ def head_query(session: str, *, may_be_old: bool = False) -> Query:
     )
 
 
-def nothing_query() -> Query:
-    """Return the query that finds nothing but the time."""
-    return head_query(NOBODY)
-
-
 def oldest_query(session: str, limit: int) -> Query:
     """Return the query for the oldest entries of a session."""
     return Query(OLDEST_QUERY, limit, session=session, order="id", ids=ENTRY_IDS)

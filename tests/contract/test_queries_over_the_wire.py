@@ -117,7 +117,7 @@ FOUND = {
     "the head": queries.head_query(LONG),
     "an old head": queries.head_query(LONG, may_be_old=True),
     "no head": queries.head_query("sent"),
-    "nothing": queries.nothing_query(),
+    "nothing": queries.head_query(queries.NOBODY),
     "the oldest": queries.oldest_query(LONG, 5),
     "all of a session": queries.oldest_query("large", 5),
     "processed": queries.processed_query(LONG, 3, 4),

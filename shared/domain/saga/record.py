@@ -153,7 +153,8 @@ def explain_refusal(record: SagaRecord, event: str) -> str | None:
     if record.state.is_end:
         return f"the saga is {record.state}"
     if record.plan is None:
-        return "too many events for no saga" if is_crowded(record) else None
+        is_crowded = len(record.events) >= EARLY_EVENTS_MAX
+        return "too many events for no saga" if is_crowded else None
     waits = [wait for wait in record.plan.waits if event in wait.events]
     if not waits:
         return f"the saga does not wait for {event!r}"
@@ -161,11 +162,6 @@ def explain_refusal(record: SagaRecord, event: str) -> str | None:
     if None in decisions or event in decisions:
         return None
     return f"{waits[0].name} was decided: {decisions[0]}"
-
-
-def is_crowded(record: SagaRecord) -> bool:
-    """Return whether as many events were kept as a saga may have before it starts."""
-    return len(record.events) >= EARLY_EVENTS_MAX
 
 
 def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRecord]:

@@ -221,7 +221,8 @@ class Claims:
                 stored = await self.journal.stored_entry(claim.session, claim.position)
                 if stored is None or stored.entry.attempt != claim.attempt:
                     return
-                await self.journal.replace(next_entry.renew_claim(stored.entry), stored.version)
+                lease = stored.entry.lease and replace(stored.entry.lease, since=None)
+                await self.journal.replace(replace(stored.entry, lease=lease), stored.version)
             except (Unavailable, OutcomeUnknown) as error:
                 # The next renewal may succeed in time. If none does, ending the claim says so.
                 self.worker.failure_log.add("renewing a claim", "the journal", error)

@@ -24,7 +24,7 @@ class MissingPlaces:
     def __init__(self, places: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
         self.places = places
         self.reasons: dict[str, str] = {}
-        self.looking: asyncio.Task[None] | None = None
+        self.looking: asyncio.Future[list[None]] | None = None
         self.began_at = 0.0
 
     def begin_looking(self) -> None:
@@ -41,11 +41,8 @@ class MissingPlaces:
         else:
             return
         self.began_at = now
-        self.looking = asyncio.create_task(self.look_everywhere(again))
-
-    async def look_everywhere(self, places: Collection[str]) -> None:
-        """Look at places side by side, each for a bounded time."""
-        await asyncio.gather(*(self.look_at(place) for place in places))
+        # Side by side, each for a bounded time.
+        self.looking = asyncio.gather(*(self.look_at(place) for place in again))
 
     async def look_at(self, place: str) -> None:
         """Look at one place; what is wrong there is kept to be shown, and what is new is logged."""

@@ -117,7 +117,9 @@ class Recovery:
         # Nearly every run of an idle region ends here, so it asks one question instead of five.
         # What is too young counts as work, so nothing is found later than by those five.
         if not await self.journal.has_work(self.region):
-            self.measure_nothing()
+            if self.worker.telemetry is not None:
+                for gauge in chain.from_iterable(GAUGES.values()):
+                    self.worker.telemetry.add(gauge, 0)
             return Recovered()
         # Outboxes come first: taking over and draining append entries, and before any new entry the
         # outboxes of earlier ones have to be delivered. Each need has its share of the time, and
@@ -161,12 +163,6 @@ class Recovery:
                 count = len(found) + len(failed.newest())
                 await self.measure(self.worker.telemetry, need, count)
         return await self.help(need, todo, help_one, end_at)
-
-    def measure_nothing(self) -> None:
-        """Tell that no session has a need that is measured."""
-        if self.worker.telemetry is not None:
-            for gauge in chain.from_iterable(GAUGES.values()):
-                self.worker.telemetry.add(gauge, 0)
 
     async def measure(self, telemetry: Telemetry, need: SessionNeed, count: int) -> None:
         """Tell how many sessions have a need, and for how long the oldest has had it."""
