@@ -37,7 +37,12 @@ async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
     kept = Kept({"east..0": 70.0, "east..1": 3.0, "sagas-east..0": 4.0, "west..0": 1.0})
     heartbeats = Heartbeats(kept, "east", ["east", "west"])
 
-    assert await ages(heartbeats) == {"recover": 3.0, "begin_sagas": 4.0, SWEEP: None, COMPACT: None}
+    assert await ages(heartbeats) == {
+        "recover": 3.0,
+        "begin_sagas": 4.0,
+        SWEEP: None,
+        COMPACT: None,
+    }
     await heartbeats.note(SWEEP)
     assert (await ages(heartbeats))[SWEEP] == 0.0
 

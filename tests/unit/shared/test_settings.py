@@ -34,7 +34,7 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("ServiceBus_east", "", "neither ServiceBus_east nor"),
         ("Cosmos__accountEndpoint", "", "neither Cosmos nor Cosmos__accountEndpoint"),
         ("LOCKSTEP_GAP_WAIT_SECONDS", "soon", "GAP_WAIT_SECONDS is not a number"),
-        ("LOCKSTEP_RECOVERY_LAG_SECONDS", "-1", "RESCUE_LAG_SECONDS must be a finite"),
+        ("LOCKSTEP_RECOVERY_LAG_SECONDS", "-1", "RECOVERY_LAG_SECONDS must be a finite"),
         ("LOCKSTEP_SECONDARY_DELAY_SECONDS", "inf", "DELAY_SECONDS must be a finite"),
         ("LOCKSTEP_PREFERENCE", "nearest", "PREFERENCE .*must be first or spread"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "sorted", "ORDER .*must be any or arrival"),
