@@ -21,7 +21,7 @@ REACHED = (
 # What is not where it should be yet, and must not grow: lower these numbers, never raise them.
 # `python -m proof.bench.path` shows the aims, and with `--repeated` it lists the names.
 SHRINKING = {
-    "repeated names in the whole tree": 37,
+    "repeated names in the whole tree": 36,
 }
 
 
