@@ -12,7 +12,8 @@ from shared.domain.message import Message
 from shared.domain.next_entry import open_entry
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Outcome, Processed
 from shared.ports import SessionNeed, WriteResult
-from shared.storage.documents import MILESTONE_EVERY, STAGED_SECONDS, decode_pending
+from shared.storage.documents import STAGED_SECONDS, decode_pending
+from shared.storage.entries import MILESTONE_EVERY
 from shared.testkit.injected_faults import CallFault
 from tests.business import (
     LEASE_OVER,
@@ -81,9 +82,9 @@ async def test_an_applied_commit_that_cannot_be_read_back_is_not_repeated(world:
 async def commit_and_die(world: World) -> list[tuple[str, bytes]]:
     """Commit a bill without dispatching it; the answer is what should have been sent."""
     consumer = world.east.consumer
-    opened = next_entry.open_entry(await consumer.committer.prepare(None, BILL))
-    ending = await consumer.runner.run(opened, HandlerInput())
-    assert await consumer.committer.commit(None, ending.entry) is WriteResult.CREATED
+    opened = next_entry.open_entry(await consumer.dispatcher.prepare(None, BILL))
+    ending = await consumer.runner.run(opened, BILL, HandlerInput())
+    assert await consumer.worker.commit(None, ending.entry) is WriteResult.CREATED
     world.east = world.worker("east")
     assert world.outputs("east") == world.outputs("west") == []
     return (await healthy(BILL)).outputs("east")
@@ -305,7 +306,7 @@ async def test_it_cannot_commit_on_any_old_head() -> None:
         position = head.position + 1 if head else 0
         sleeper = world.worker("east").consumer
         sleeper.worker.remember_head("acc-7", head, is_ours=True)
-        made_from = await sleeper.committer.prepare(head, message(position, amount=-1))
+        made_from = await sleeper.dispatcher.prepare(head, message(position, amount=-1))
         assert await sleeper.give_entry(made_from) is None, position
 
     assert {entry["id"]: dict(entry) for entry in world.entries()} == before
@@ -317,8 +318,10 @@ async def test_it_cannot_commit_on_an_old_head_though_its_write_is_applied_late(
 
     for head in heads[:-1]:
         sleeper = world.worker("east").consumer
-        made_from = await sleeper.committer.prepare(head, message(head.position + 1, amount=-1))
-        ending = await sleeper.runner.run(open_entry(made_from), HandlerInput(head.state or {}))
+        made_from = await sleeper.dispatcher.prepare(head, message(head.position + 1, amount=-1))
+        ending = await sleeper.runner.run(
+            open_entry(made_from), made_from.message, HandlerInput(head.state or {})
+        )
         appended = await world.journal.append(ending.entry)
         assert appended is WriteResult.ORPHANED, head.position
 

@@ -374,10 +374,10 @@ def test_producers_use_the_container_of_the_ledgers_and_the_app_its_journal() ->
 
     assert name_of(adapters.keep_ledgers(settings).journal) == "ledgers"
     assert name_of(adapters.journal) == "journal"
-    assert services.outsiders is not None
-    assert name_of(services.outsiders.journal) == "ledgers"
+    assert services.external_ledgers is not None
+    assert name_of(services.external_ledgers.journal) == "ledgers"
     assert services.journal is services.producer.journal is adapters.journal
-    assert connect(Settings.read(ENVIRONMENT), handlers).outsiders is None
+    assert connect(Settings.read(ENVIRONMENT), handlers).external_ledgers is None
 
 
 def test_ledgers_that_are_the_journal_are_refused() -> None:

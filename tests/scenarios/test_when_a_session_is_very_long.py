@@ -20,7 +20,7 @@ from shared.engine.consume.park import RUN_MESSAGES_MAX
 from shared.engine.handle import handle
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
-from shared.storage.documents import MILESTONE_EVERY
+from shared.storage.entries import MILESTONE_EVERY
 from shared.storage.queries import sessions_query
 from tests.business import healthy, plain, worker_with
 from tests.far_store import FarJournal
@@ -304,7 +304,7 @@ async def test_what_an_older_worker_parked_is_found_and_drained() -> None:
     world.journal.store.flags[SESSION].discard(documents.pop("waiting")["id"])
     head = await world.journal.head(SESSION)
     await world.east.consumer.give_entry(
-        await world.east.consumer.committer.prepare(head, message(0))
+        await world.east.consumer.dispatcher.prepare(head, message(0))
     )
 
     world.clock.seconds += 60

@@ -19,7 +19,7 @@ from shared.engine.consume.outcomes import (
     Parked,
     Processed,
 )
-from shared.storage.documents import position_id
+from shared.storage.entries import position_id
 from shared.testkit.regions import consume_together
 from tests.business import BusinessWorld, OrderedClock, healthy, swept
 from tests.crashes import sent

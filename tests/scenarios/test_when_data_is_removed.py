@@ -10,7 +10,7 @@ from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
-from shared.storage.documents import position_id
+from shared.storage.entries import position_id
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import healthy
 from tests.crashes import rest, sent

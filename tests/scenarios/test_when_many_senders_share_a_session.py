@@ -12,7 +12,7 @@ from shared.domain import next_entry
 from shared.domain.journal import Cursor, EvictedCursor
 from shared.domain.message import Message, Number
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
-from shared.storage.documents import GENESIS_ID, cursor_id
+from shared.storage.entries import GENESIS_ID, cursor_id
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, business, payment, plain
 from tests.schedules import race

@@ -11,7 +11,7 @@ from shared.domain.journal import Status
 from shared.domain.message import Message, home_region
 from shared.engine.consume.outcomes import AlreadyDone
 from shared.engine.operate.compact import LEFT_SECONDS, REMOVED_AT_ONCE, RUN_SECONDS, Compacted
-from shared.storage.documents import GENESIS_ID, MILESTONE_EVERY, position_id
+from shared.storage.entries import GENESIS_ID, MILESTONE_EVERY, position_id
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.sized_outputs import WRITER, handlers, writing
 from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, message, take
@@ -149,7 +149,7 @@ async def test_a_worker_that_dies_between_two_batches_leaves_no_hole(world: Worl
         sleeper = world.worker("west").consumer
         sleeper.worker.remember_head("acc-7", head, is_ours=True)
         assert head is not None
-        made_from = await sleeper.committer.prepare(head, message(head.position + 1, amount=-1))
+        made_from = await sleeper.dispatcher.prepare(head, message(head.position + 1, amount=-1))
         assert await sleeper.give_entry(made_from) is None
 
 

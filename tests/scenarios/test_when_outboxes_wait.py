@@ -255,7 +255,7 @@ async def test_after_the_idle_time_it_is_said_alone(world: World, clock: Stepped
 async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
     await world.east.consumer.consume(BILLS[1])
-    saying = world.east.consumer.committer.acknowledgements.recording
+    saying = world.east.consumer.dispatcher.acknowledgements.recording
     assert saying is not None
     saying.cancel()
 
@@ -308,7 +308,7 @@ async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
 async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
 
-    await world.east.consumer.committer.acknowledgements.close()
+    await world.east.consumer.dispatcher.acknowledgements.close()
 
     assert await world.pending() == []
     assert world.journal.fault_plan.calls["leave_pending"] == 1

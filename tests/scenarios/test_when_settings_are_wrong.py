@@ -14,7 +14,7 @@ from proof.simulation.world import virtual_time
 from shared.domain.errors import Misconfigured, OutcomeUnknown
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft, ProducerOptions
-from shared.engine.operate.look import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, Look
+from shared.engine.operate.missing_places import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, MissingPlaces
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS as ASK_AGAIN_SECONDS
 from shared.engine.publish.readiness import LOOK_SECONDS_MAX as ASK_SECONDS_MAX
@@ -274,9 +274,9 @@ async def test_a_store_that_is_silent_delays_nobody_for_long() -> None:
 # When something is missing at the start, it is named in the log and by the health.
 
 
-async def finished(look: Look) -> None:
+async def finished(look: MissingPlaces) -> None:
     """The look has ended."""
-    look.begin()
+    look.begin_looking()
     assert look.looking is not None
     await look.looking
 
@@ -285,12 +285,12 @@ async def test_it_is_logged_as_an_error_and_stands_in_health(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.bus.missing = {("west", "errors")}
-    await finished(world.east.look)
+    await finished(world.east.missing_places)
 
     health = json.loads((await report_health(world.east)).get_body())
 
     assert health["missing"] == {"queue 'errors' of west": "'errors' does not exist in region west"}
-    (logged,) = [r for r in caplog.records if r.name == "lockstep.look"]
+    (logged,) = [r for r in caplog.records if r.name == "lockstep.missing_places"]
     assert logged.levelno == logging.ERROR
     assert "queue 'errors' of west cannot be used" in logged.getMessage()
 
@@ -299,40 +299,42 @@ async def test_every_queue_and_container_of_the_settings_is_looked_at() -> None:
     world = World(policy=replace(POLICY, reply_queues=frozenset({"answers"})))
 
     expected = {f"queue {q!r} of {r}" for r in REGIONS for q in ("in", "out", "errors", "answers")}
-    assert set(world.east.look.places) == expected
+    assert set(world.east.missing_places.places) == expected
 
 
 async def test_a_container_may_be_missing_too() -> None:
-    look = Look({"container 'leases'": failing(Misconfigured("there is no such container"))})
+    look = MissingPlaces(
+        {"container 'leases'": failing(Misconfigured("there is no such container"))}
+    )
     await finished(look)
 
-    assert look.missing == {"container 'leases'": "there is no such container"}
+    assert look.reasons == {"container 'leases'": "there is no such container"}
 
 
 async def test_health_does_not_wait_for_it_and_it_is_done_once(world: World) -> None:
     world.bus.silent = {*REGIONS}
 
     health = json.loads((await report_health(world.east)).get_body())
-    looking = world.east.look.looking
+    looking = world.east.missing_places.looking
     await report_health(world.east)
 
     assert health["missing"] == {}
     assert looking is not None
-    assert looking is world.east.look.looking
+    assert looking is world.east.missing_places.looking
     looking.cancel()
 
 
 @in_virtual_time
 async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
     world = World()
-    look = world.east.look
+    look = world.east.missing_places
     world.bus.missing = {("west", "errors"), ("west", "out")}
     await finished(look)
     first = look.looking
 
     world.bus.missing = {("west", "out")}
     await asyncio.sleep(LOOK_AGAIN_SECONDS - 1)
-    look.begin()
+    look.begin_looking()
     assert look.looking is first
     await asyncio.sleep(1)
     await finished(look)
@@ -343,11 +345,11 @@ async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
     world.bus.missing = set()
     await asyncio.sleep(LOOK_AGAIN_SECONDS)
     await finished(look)
-    assert (look.looking is second, look.missing) == (False, {})
+    assert (look.looking is second, look.reasons) == (False, {})
     # Nothing is missing any more, so nothing is looked at again.
     await asyncio.sleep(LOOK_AGAIN_SECONDS)
     third = look.looking
-    look.begin()
+    look.begin_looking()
     assert look.looking is third
 
 
@@ -355,15 +357,17 @@ async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
 async def test_it_ends_though_nobody_answers() -> None:
     world = World()
     world.bus.silent = {"west"}
-    await finished(world.east.look)
+    await finished(world.east.missing_places)
     assert virtual_time.now() <= LOOK_SECONDS_MAX
-    assert set(world.east.look.missing) == {f"queue {q!r} of west" for q in ("in", "out", "errors")}
-    assert set(world.east.look.missing.values()) == {"no answer"}
+    assert set(world.east.missing_places.reasons) == {
+        f"queue {q!r} of west" for q in ("in", "out", "errors")
+    }
+    assert set(world.east.missing_places.reasons.values()) == {"no answer"}
 
 
 async def test_messages_are_processed_whatever_it_finds(world: World) -> None:
     world.bus.missing = {("west", "errors")}
-    world.east.look.begin()
+    world.east.missing_places.begin_looking()
 
     await world.east.consumer.consume(message(0, kind="account.bill"))
 
