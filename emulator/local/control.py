@@ -9,7 +9,8 @@
     GET  /cosmos/write-region     {"region": name, "regions": all of them}
     POST /cosmos/write-region     {"region": name}: it takes the writes from now on; answers as GET
     GET  /hosts                   state, url, process id and log by region
-    POST /hosts/{region}          {"action": "kill" | "stop" | "start"}; answers when it is done
+    POST /hosts/{region}          {"action": "kill" | "kill-worker" | "stop" | "start"}; answers
+                                  when it is done
 
 Any program on this machine may use it; it has no authorization. What names another host, or comes
 from a web page of another origin, gets 403.

@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,9 +15,13 @@ from threading import Lock, Thread
 from typing import IO, Any
 from urllib.parse import urlsplit
 
+import psutil
+
 READY_SECONDS_MAX = 120.0
 DRAIN_SECONDS_MAX = 30.0
 LOG_TAIL_BYTES = 2000
+# With this status a host ends whose workers died too often. The platform starts it again.
+RECYCLED = 75
 
 
 class HostFailed(RuntimeError):
@@ -87,8 +93,7 @@ class HostProcess:
                     env={**os.environ, **spec.settings, "PYTHONPATH": path},
                     start_new_session=True,
                 )
-        arguments = (self._process.stdout, self._ready)
-        Thread(target=read_first_line, args=arguments, daemon=True).start()
+        Thread(target=self._follow, args=(self._process, self._ready), daemon=True).start()
 
     def await_ready(self) -> None:
         """Return when what was launched answers; raises HostFailed, and nothing is left of it."""
@@ -104,11 +109,22 @@ class HostProcess:
         self._port = urlsplit(self.url).port or 0
 
     def kill(self) -> None:
-        """Send SIGKILL: nothing is drained."""
+        """Send SIGKILL to the host and its worker: nothing is drained."""
         self._was_stopped = True
         if self._process is not None:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._reap(self._process)
+
+    def kill_worker(self) -> None:
+        """Send SIGKILL to the worker alone; raises HostFailed where there is none."""
+        if self.state is not HostState.RUNNING or self._process is None:
+            raise HostFailed(f"the host of region {self._spec.region} does not run")
+        workers = psutil.Process(self._process.pid).children()
+        if not workers:
+            raise HostFailed(f"the host of region {self._spec.region} has no worker at present")
+        for worker in workers:
+            worker.kill()
 
     def terminate(self) -> None:
         self._was_stopped = True
@@ -125,6 +141,14 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._reap(self._process)
+
+    def _follow(self, process: subprocess.Popen[bytes], ready: Future[bytes]) -> None:
+        """Wait for a process to end, and start it again where it ended to be started again."""
+        read_first_line(process.stdout, ready)
+        if process.wait() == RECYCLED and not self._was_stopped and process is self._process:
+            if process.stdin is not None:
+                process.stdin.close()
+            self.launch()
 
     def _reap(self, process: subprocess.Popen[bytes]) -> None:
         process.wait()
@@ -165,7 +189,7 @@ class Hosts:
             process.stop()
 
     def act(self, region: str, action: str) -> dict[str, Any]:
-        """Kill, stop or start one host; returns its description when that is done.
+        """Kill, stop or start one host, or kill its worker; returns its description after that.
 
         Raises KeyError for an unknown region, ValueError for an unknown action, HostFailed.
         """
@@ -173,13 +197,15 @@ class Hosts:
         match action:
             case "kill":
                 process.kill()
+            case "kill-worker":
+                process.kill_worker()
             case "stop":
                 process.stop()
             case "start":
                 process.launch()
                 process.await_ready()
             case _:
-                raise ValueError(f"action must be kill, stop or start, not {action!r}")
+                raise ValueError(f"action must be kill, kill-worker, stop or start, not {action!r}")
         return process.describe()
 
 

@@ -3,9 +3,8 @@
 On stdout it prints one line of JSON when every listener runs, and nothing else, ever; logs go to
 stderr, one JSON object a line. It ends on SIGTERM, SIGINT, or when its stdin reaches its end.
 
-The host and the app's worker are one process here. When the worker is lost, because a function ran
-past the timeout, the host fails what else was under way, stops, and becomes a new program in the
-same process, on the same port: so nothing of the app lives on.
+The app's functions run in a worker's process beside it. When that has died three times, the host
+ends with a status of its own, and whoever started it is to start it again, as the platform does.
 """
 
 import argparse
@@ -16,23 +15,17 @@ import os
 import signal
 import stat
 import sys
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import NoReturn, TextIO
-from urllib.parse import urlsplit
 
 from local.functions_host.config import host_json
 from local.functions_host.config.settings import AppSettings, Unsupported
 from local.functions_host.host import FunctionsHost
 from local.functions_host.worker import logs
+from local.hosts import RECYCLED
 
 log = logging.getLogger(__name__)
 
-RESTARTED = "--restarted"  # the one line on stdout was printed before
-LOOK_SECONDS, BLOCKED_SECONDS = 0.5, 2.0
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -46,29 +39,7 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 takes a free one")
     parser.add_argument("--region", required=True, help="name of the region, for logs and status")
     parser.add_argument("--log-level", choices=LEVELS, default="info", help="least level logged")
-    parser.add_argument(RESTARTED, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(words)
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramStart:
-    """The way in which this program was started; the app may change all of it."""
-
-    command: list[str]
-    directory: Path
-    environment: Mapping[str, str]
-
-    @classmethod
-    def read(cls) -> "ProgramStart":
-        return cls([sys.executable, *sys.orig_argv[1:]], Path.cwd(), dict(os.environ))
-
-    def again(self, url: str) -> NoReturn:
-        """Become the same program on the port of a URL; every thread ends, every file closes."""
-        logging.shutdown()
-        os.chdir(self.directory)
-        port = str(urlsplit(url).port)
-        command = [*self.command, "--port", port, RESTARTED]
-        os.execve(sys.executable, command, self.environment)  # noqa: S606 - our own command
 
 
 def take_stdout() -> TextIO:
@@ -106,7 +77,7 @@ def read_stdin(stopping: asyncio.Event) -> None:
 
 
 async def serve(options: argparse.Namespace, level: int, announcements: TextIO) -> int:
-    began, stopping = ProgramStart.read(), asyncio.Event()
+    stopping = asyncio.Event()
     watch_for_end(stopping)
     app = options.app.resolve()
     try:
@@ -119,32 +90,16 @@ async def serve(options: argparse.Namespace, level: int, announcements: TextIO) 
     except (Unsupported, OSError) as error:
         log.error("%s", error)
         return 1
-    if not options.restarted:
-        ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
-        print(json.dumps(ready), file=announcements, flush=True)
-    Thread(target=end_blocked_loop, args=(host, began, url), daemon=True).start()
-    ends = [asyncio.create_task(event.wait()) for event in (stopping, host.worker_lost)]
+    ready = {"url": url, "pid": os.getpid(), "functions": host.functions}
+    print(json.dumps(ready), file=announcements, flush=True)
+    ends = [asyncio.create_task(event.wait()) for event in (stopping, host.worker_exhausted)]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     await host.stop()
-    if not stopping.is_set():
-        log.warning("the worker was lost: the host starts anew")
-        began.again(url)
-    return 0
-
-
-def end_blocked_loop(host: FunctionsHost, began: ProgramStart, url: str) -> None:
-    """Start anew when the app blocks the event loop past the timeout; nothing can be settled then.
-
-    The real host is a process of its own, which the app cannot block.
-    """
-    while host.late_seconds() < BLOCKED_SECONDS:
-        time.sleep(LOOK_SECONDS)
-    log.error("a function blocks the event loop past the timeout: the host starts anew")
-    began.again(url)
+    return 0 if stopping.is_set() else RECYCLED
 
 
 def main() -> NoReturn:
-    """Parse, serve, and end the process; a sync function that still runs cannot hold it."""
+    """Parse, serve, and end the process."""
     options = parse_arguments(sys.argv[1:])
     announcements = take_stdout()
     level = logging.getLevelNamesMapping()[options.log_level.upper()]

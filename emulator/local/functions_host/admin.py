@@ -16,12 +16,20 @@ from local.functions_host.config.functions import AppFunction
 from local.functions_host.config.keys import Keys, key_of
 from local.functions_host.triggers.listener import Invocable, Listener
 from local.functions_host.web import Route, WebHandler, WebServer
+from local.functions_host.worker.process import WorkerProcess
 
 VERSION = "4.1037.0"  # of the real host whose behaviour is followed
 
 
 class Admin:
-    def __init__(self, region: str, listeners: Mapping[AppFunction, Listener], keys: Keys) -> None:
+    def __init__(
+        self,
+        region: str,
+        listeners: Mapping[AppFunction, Listener],
+        keys: Keys,
+        worker: WorkerProcess,
+    ) -> None:
+        self._worker = worker
         self._region = region
         self._keys = keys
         self._listeners = {function.name: (function, item) for function, item in listeners.items()}
@@ -40,13 +48,13 @@ class Admin:
         return web.Response()
 
     async def get_status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
-        """State, uptime in milliseconds, and process of the host."""
+        """State, uptime in milliseconds, and the processes of the host and of its worker."""
         document = {
             "id": f"local-{self._region}",
             "state": "Running",
             "version": VERSION,
             "processUptime": int((time.monotonic() - self._since) * 1000),
-            "extra": {"pid": os.getpid(), "region": self._region},
+            "extra": {"pid": os.getpid(), "worker": self._worker.pid, "region": self._region},
         }
         return web.json_response(document)
 

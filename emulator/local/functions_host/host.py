@@ -20,8 +20,8 @@ from local.functions_host.triggers.listener import HostContext, Listener, Listen
 from local.functions_host.triggers.service_bus import ServiceBusListener
 from local.functions_host.triggers.timer import TimerListener
 from local.functions_host.web import WebServer
-from local.functions_host.worker.results import log_result
-from local.functions_host.worker.worker import AppWorker
+from local.functions_host.worker.invocations import log_result
+from local.functions_host.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +87,14 @@ class FunctionsHost:
     ) -> "FunctionsHost":
         """Load the app and make its listeners; nothing listens yet. Raises Unsupported."""
         timeout = limits.function_timeout_seconds
-        worker = await AppWorker.load(app, timeout, settings.invocation_seconds())
+        worker = WorkerProcess(app, region, timeout, settings.invocation_seconds())
+        await worker.start()
         keys = Keys.read(settings.values)
         durable = DurableExtension(region, settings, limits.durable, keys, worker)
         web = WebServer(port)
         context = HostContext(region, settings, limits, keys, worker, web, durable)
         listeners: dict[AppFunction, Listener] = {}
-        for metadata in worker.metadata:
+        for metadata in worker.functions:
             function = read_function(metadata, settings, LISTENERS)
             listeners[function] = LISTENERS[function.trigger.type](function, context)
         for function in listeners:
@@ -101,7 +102,7 @@ class FunctionsHost:
                 if binding.type == "durableClient":
                     durable.add_client(function, binding)
         durable.add_routes(web)
-        admin = Admin(region, listeners, keys)
+        admin = Admin(region, listeners, keys, worker)
         admin.add_routes(web)
         return cls(context, listeners, admin)
 
@@ -110,14 +111,10 @@ class FunctionsHost:
         """The names of the app's functions, in the order of the app."""
         return [function.name for function in self._listeners]
 
-    def late_seconds(self) -> float:
-        """Return how long past its timeout a function is that nothing could end: see AppWorker."""
-        return self._context.worker.late_seconds()
-
     @property
-    def worker_lost(self) -> asyncio.Event:
-        """The event after which this host stops and its process ends: a function ran too long."""
-        return self._context.worker.lost
+    def worker_exhausted(self) -> asyncio.Event:
+        """The event after which this host is to end: its workers have died too often."""
+        return self._context.worker.exhausted
 
     async def start(self) -> str:
         """Start every listener and the web server; return its URL."""
@@ -137,4 +134,5 @@ class FunctionsHost:
         stops = [listener.stop(DRAIN_SECONDS) for listener in self._listeners.values()]
         stops += [self._context.durable.stop(DRAIN_SECONDS), self._admin.stop(DRAIN_SECONDS)]
         await asyncio.gather(*stops, self._context.web.stop())
+        await self._context.worker.stop()
         log.info("stopped")

@@ -82,7 +82,11 @@ class RpcHttp(SimpleNamespace):
 class RpcHttpCookie(SimpleNamespace):
     """A cookie of a response; absent attributes are None."""
 
-    SameSite = IntEnum("SameSite", {"None": 0, "Lax": 1, "Strict": 2, "ExplicitNone": 3})
+    SameSite = IntEnum(
+        "SameSite",
+        {"None": 0, "Lax": 1, "Strict": 2, "ExplicitNone": 3},
+        qualname="RpcHttpCookie.SameSite",  # by which a cookie finds its way between processes
+    )
 
 
 class BindingInfo(SimpleNamespace):

@@ -43,6 +43,7 @@ from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES, I
 from local.functions_host.durable import extension, management
 from local.functions_host.host import LISTENERS, NAME_KEYS, DurableListener
 from local.functions_host.web import Route, WebHandler, WebServer
+from local.functions_host.worker.process import WorkerProcess
 from local.hosts import Hosts
 from local.servicebus import config as entities
 from local.servicebus.amqp.errors import (
@@ -364,7 +365,8 @@ class Recorder(WebServer):
 
 def test_every_admin_route_and_setting() -> None:
     server = Recorder()
-    Admin("east", {}, keys.Keys.read({})).add_routes(server)
+    worker = WorkerProcess(Path(), "east", 1.0, 0.0)
+    Admin("east", {}, keys.Keys.read({}), worker).add_routes(server)
     settings = {
         *(timer_trigger.DATA_SETTING, extension.ADDRESS_SETTING, keys.MASTER, INVOCATION_COST),
         *(f"{keys.HOST_PREFIX}KEY", f"{keys.FUNCTION_PREFIX}FUNCTION.KEY"),

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from azure.servicebus import ServiceBusClient
 from azure.servicebus._pyamqp.client import AMQPClient
 
-from local.testing.answers import Answer, request
+from local.testing.answers import KEY, Answer, request
 from local.testing.patience import wait_for_end
 from wire.service_bus import HURRIED
 
@@ -61,6 +61,11 @@ class HostProcess:
             return self.request("/admin/host/ping").status == 200
         except OSError:  # refused, or reset where it ends just then
             return False
+
+    def worker(self) -> int:
+        """The process in which its functions run now."""
+        status = self.request("/admin/host/status", headers=KEY).body
+        return int(json.loads(status)["extra"]["worker"])
 
     def seen(self, kind: str) -> list[Any]:
         """What the sample app has noted of one kind."""

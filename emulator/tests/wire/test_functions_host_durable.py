@@ -222,7 +222,7 @@ def test_what_a_dead_or_silent_host_held_is_done_by_the_other(
 
         victim.process.send_signal(how)
 
-        assert ended(other, instance) == ("Completed", other.process.pid)
+        assert ended(other, instance) == ("Completed", other.worker())
 
 
 def test_a_host_that_stops_answers_for_what_it_runs(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_a_host_that_stops_answers_for_what_it_runs(tmp_path: Path) -> None:
         with running_host(tmp_path, APP, "first", LOCAL_DURABLE_ADDRESS=address) as first:
             instance = started(first, "patient", 0.5)["id"]
             eventually(lambda: holding(first))
+            pid = first.worker()
             assert first.end(signal.SIGTERM) == 0
-            pid = first.process.pid
         with running_host(tmp_path, APP, "second", LOCAL_DURABLE_ADDRESS=address) as second:
             assert ended(second, instance) == ("Completed", pid)
             assert not holding(second)

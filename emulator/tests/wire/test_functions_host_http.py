@@ -35,6 +35,7 @@ def test_the_ready_line_names_url_process_and_functions(host: HostProcess) -> No
         "special",
         "broken",
         "slow",
+        "end",
         "blocked",
         "stuck",
         "disabled",
@@ -136,7 +137,11 @@ def test_the_status_names_the_process(host: HostProcess) -> None:
     status = json.loads(host.request("/admin/host/status", headers=KEY).body)
 
     assert status["state"] == "Running"
-    assert status["extra"] == {"pid": host.process.pid, "region": "east"}
+    assert status["extra"] == {
+        "pid": host.process.pid,
+        "worker": host.worker(),
+        "region": "east",
+    }
 
 
 def test_the_list_of_functions_carries_their_bindings_with_settings_put_in(

@@ -10,6 +10,7 @@ from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from local.testing.cloud import CloudProcess, running_cloud
 from local.testing.control import request_json
+from local.testing.patience import eventually
 from wire.sample_cloud import container, is_running, send, write_app
 
 pytestmark = pytest.mark.wire
@@ -75,6 +76,22 @@ def test_a_killed_host_comes_back_on_its_port(cloud: CloudProcess) -> None:
     assert (status, started["state"], started["url"]) == (200, "running", url)
     assert started["pid"] != pid
     assert where(cloud, "east").startswith("east|")
+
+
+def test_when_its_workers_die_too_often_a_host_is_started_again(cloud: CloudProcess) -> None:
+    url = cloud.contract["hosts"]["west"]
+    before = cloud.control.request("GET", "/hosts")[1]["west"]["pid"]
+    for _ in range(3):
+        eventually(lambda: where(cloud, "west"))
+        assert cloud.control.request("POST", "/hosts/west", {"action": "kill-worker"})[0] == 200
+
+    def process() -> int | None:
+        pid: int | None = cloud.control.request("GET", "/hosts")[1]["west"]["pid"]
+        return pid
+
+    eventually(lambda: process() not in (before, None))
+    eventually(lambda: where(cloud, "west"))
+    assert cloud.contract["hosts"]["west"] == url
 
 
 def test_a_stopped_host_comes_back_too(cloud: CloudProcess) -> None:

@@ -16,7 +16,7 @@ from local.functions_host.durable.kinds import DurableKind, FunctionsByName
 from local.functions_host.durable.management import EXTENSION, WEBHOOKS, InstanceManagement
 from local.functions_host.protos import TypedData
 from local.functions_host.web import WebServer
-from local.functions_host.worker.worker import AppWorker
+from local.functions_host.worker.process import WorkerProcess
 
 if TYPE_CHECKING:
     from local.functions_host.durable.work_items import WorkItemStream
@@ -35,7 +35,7 @@ class DurableExtension:
         settings: AppSettings,
         options: DurableOptions,
         keys: Keys,
-        worker: AppWorker,
+        worker: WorkerProcess,
     ) -> None:
         self._worker_name = f"{region}-{os.getpid()}"
         self._address = settings.values.get(ADDRESS_SETTING, "")

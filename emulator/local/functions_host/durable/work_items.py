@@ -27,8 +27,8 @@ from local.durable import POLLING_METADATA
 from local.functions_host.config.host_json import DurableOptions
 from local.functions_host.durable.kinds import DurableKind, FunctionsByName
 from local.functions_host.protos import TypedData
-from local.functions_host.worker.results import InvocationFailed, InvocationResult, log_result
-from local.functions_host.worker.worker import AppWorker
+from local.functions_host.worker.invocations import InvocationFailed, InvocationResult, log_result
+from local.functions_host.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class WorkItemStream:
         worker_name: str,
         functions: FunctionsByName,
         options: DurableOptions,
-        worker: AppWorker,
+        worker: WorkerProcess,
     ) -> None:
         self._functions = functions
         self._worker = worker

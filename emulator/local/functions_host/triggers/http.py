@@ -17,7 +17,7 @@ from local.functions_host.config.keys import key_of
 from local.functions_host.protos import RpcHttp, TypedData
 from local.functions_host.triggers.listener import HostContext, Listener
 from local.functions_host.web import Route
-from local.functions_host.worker.results import InvocationSucceeded, log_result
+from local.functions_host.worker.invocations import InvocationSucceeded, log_result
 
 CONSTRAINTS = {
     "int": r"-?\d+",

@@ -14,8 +14,8 @@ from local.functions_host.config.settings import AppSettings
 from local.functions_host.durable.extension import DurableExtension
 from local.functions_host.protos import TypedData
 from local.functions_host.web import WebServer
-from local.functions_host.worker.results import InvocationFailed, log_result
-from local.functions_host.worker.worker import AppWorker
+from local.functions_host.worker.invocations import InvocationFailed, log_result
+from local.functions_host.worker.process import WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class HostContext:
     settings: AppSettings
     limits: HostJson
     keys: Keys
-    worker: AppWorker
+    worker: WorkerProcess
     web: WebServer
     durable: DurableExtension
 
@@ -65,7 +65,7 @@ class RetriesEnd(Enum):
 class RetryingInvoker:
     """Runs a function until it succeeds or its policy allows no more; counts in memory only."""
 
-    def __init__(self, function: AppFunction, worker: AppWorker) -> None:
+    def __init__(self, function: AppFunction, worker: WorkerProcess) -> None:
         self._function = function
         self._worker = worker
         self._stopping = asyncio.Event()

@@ -30,7 +30,7 @@ from local.functions_host.triggers.service_bus_payload import (
     batch_payload,
     message_payload,
 )
-from local.functions_host.worker.results import InvocationFailed, log_result
+from local.functions_host.worker.invocations import InvocationFailed, log_result
 from local.servicebus.amqp.message_format import Undecodable
 
 log = logging.getLogger(__name__)

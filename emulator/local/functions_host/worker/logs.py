@@ -4,18 +4,12 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
-from azure_functions_runtime import invocation_id_cv
-
-current_function: ContextVar[str] = ContextVar("current_function", default="")
-# By invocation id, for records of worker threads: the library starts them without our context.
-running_functions: dict[str, str] = {}
-
+# The attribute of a worker's records that names the function which ran when they were made.
+RUNNING = "local_function"
 HOST = logging.getLogger("local.functions_host")
 
 
@@ -69,22 +63,9 @@ class PrintedLines(io.TextIOBase):
         return len(text)
 
 
-@contextmanager
-def attribute_records(function: str, invocation_id: str) -> Iterator[None]:
-    """Let log records made meanwhile carry the function's name."""
-    token = current_function.set(function)
-    running_functions[invocation_id] = function
-    try:
-        yield
-    finally:
-        del running_functions[invocation_id]
-        current_function.reset(token)
-
-
 def function_of(record: logging.LogRecord) -> str:
     """The function a record is about: named by the record, or running where it was made."""
-    named = getattr(record, "function", "") or current_function.get()
-    return named or running_functions.get(invocation_id_cv.get() or "", "")
+    return str(getattr(record, "function", "") or getattr(record, RUNNING, ""))
 
 
 def configure(region: str, level: int, levels: Mapping[str, int], stream: TextIO) -> None:

@@ -12,7 +12,7 @@ from local.functions_host.durable.extension import client_input
 from local.functions_host.durable.kinds import DurableKind
 from local.functions_host.durable.work_items import read_item
 from local.functions_host.protos import TypedData
-from local.functions_host.worker.results import InvocationFailed, InvocationSucceeded
+from local.functions_host.worker.invocations import InvocationFailed, InvocationSucceeded
 
 FAILURE = InvocationFailed("ValueError: no such flight: N1", "line 1")
 

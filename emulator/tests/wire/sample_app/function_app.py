@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+import sys
 import time
 from typing import Any
 
@@ -38,7 +40,8 @@ async def receive(message: func.ServiceBusMessage) -> None:
         "metadata": sorted(message.metadata or {}),
         "began": time.monotonic(),
     }
-    await asyncio.sleep(body.get("pause", 0))
+    if message.delivery_count == 1 or not body.get("once"):
+        await asyncio.sleep(body.get("pause", 0))
     seen["messages"].append({**note, "ended": time.monotonic()})
     if message.delivery_count <= body.get("failures", 0):
         raise RuntimeError(f"asked to fail at delivery {message.delivery_count}")
@@ -115,6 +118,26 @@ async def slow(req: func.HttpRequest) -> func.HttpResponse:
     """Take as long as asked."""
     await asyncio.sleep(float(req.route_params["seconds"]))
     return func.HttpResponse(b"\x00\xff")
+
+
+class Panic(BaseException):
+    """Raised by native code, for instance, past every `except Exception`."""
+
+
+@blueprint.route("end/{how}", auth_level=func.AuthLevel.ANONYMOUS)
+async def end(req: func.HttpRequest) -> func.HttpResponse:
+    """Do what no function should do."""
+    match req.route_params["how"]:
+        case "exit":
+            sys.exit(3)
+        case "abort":
+            os._exit(3)
+        case "panic":
+            raise Panic
+        case "cancel":
+            raise asyncio.CancelledError
+        case how:
+            return func.HttpResponse(f"{how} is no way to end", status_code=400)
 
 
 @blueprint.route("blocked", auth_level=func.AuthLevel.ANONYMOUS)
