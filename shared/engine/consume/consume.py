@@ -13,7 +13,8 @@ anywhere below means that the broker delivers the message again, and it finds wh
     send        Its outputs go to every region that misses nothing earlier.
     drain       Messages that were parked because this one was missing are processed.
 
-Whatever cannot go this way is parked (park.py) until its turn has come.
+A message that came too early waits in its call, for as long as `WaitLimits` says (turns.py). Then it
+is parked beside the journal until its turn has come (park.py), as is whatever else cannot go on.
 """
 
 from collections.abc import Sequence
@@ -333,10 +334,10 @@ class Consumer:
     async def wait(
         self, head: Entry | None, message: Message, obstacle: Gap | Busy, *, may_wait: bool
     ) -> Outcome | NotYet | None:
-        """Wait for what comes first, or take over, or park; None to look again at once.
+        """Let the call wait for what comes first (NotYet), take over, or park the message.
 
-        Where others of its group are parked, somebody has waited in vain: of many messages behind
-        one gap only the first waits.
+        None to look again at once. Where others of its group are parked, somebody has waited in
+        vain: of many messages behind one gap only the first waits.
         """
         group = message.number.group if message.number else ARRIVALS
         others_wait = head is not None and bool(head.parked.get(group))
