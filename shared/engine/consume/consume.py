@@ -13,8 +13,8 @@ anywhere below means that the broker delivers the message again, and it finds wh
     send        Its outputs go to every region that misses nothing earlier.
     drain       Messages that were parked because this one was missing are processed.
 
-A message that came too early waits in its call, for as long as `WaitLimits` says (turns.py). Then it
-is parked beside the journal until its turn has come (park.py), as is whatever else cannot go on.
+A message that came too early waits in its call, for as long as `WaitLimits` says (turns.py). Then
+it is parked beside the journal until its turn has come (park.py), as is all else that cannot go on.
 """
 
 from collections.abc import Sequence

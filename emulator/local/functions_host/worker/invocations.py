@@ -59,7 +59,7 @@ class WorkerRefused:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of the invocation of an id."""
+    """The result of the invocation with an id."""
 
     id: str
     result: InvocationResult
