@@ -1,6 +1,7 @@
 """A stranger's script: the JSON line of `serve` and the two SDKs, nothing of ours."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from local.testing.cloud import running_cloud
 
 pytestmark = pytest.mark.wire
 
+CONFIG = Path(__file__).parents[2] / "local.config.json"
+
 
 @pytest.fixture(scope="module")
 def contract() -> Iterator[dict[str, Any]]:
-    with running_cloud("--no-hosts") as served:
+    with running_cloud("--no-hosts", "--config", str(CONFIG)) as served:
         yield dict(served.contract)
 
 
