@@ -122,8 +122,10 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def read_cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(pid: int, *, with_children: bool = False) -> float:
+    """Return the processor time of a process so far, with that of its own children if asked."""
     import psutil
 
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
+    process = psutil.Process(pid)
+    processes = [process, *process.children()] if with_children else [process]
+    return float(sum(sum(one.cpu_times()[:2]) for one in processes))

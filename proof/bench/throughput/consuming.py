@@ -132,7 +132,9 @@ class Consumption:
             now, pid = time.monotonic(), process()
             if settled < enough or pid is None:
                 return None
-            return Rate(settled, now, *map(read_cpu_seconds, (pid, self.cloud.child.pid)))
+            # A host's functions run in its worker; the cloud's own children are the hosts.
+            consumer = read_cpu_seconds(pid, with_children=True)
+            return Rate(settled, now, consumer, read_cpu_seconds(self.cloud.child.pid))
 
         return wait_until(
             look,
