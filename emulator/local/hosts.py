@@ -111,10 +111,13 @@ class HostProcess:
     def kill(self) -> None:
         """Send SIGKILL to the host and its worker: nothing is drained."""
         self._was_stopped = True
-        if self._process is not None:
+        if self._process is None:
+            return
+        # The group of one that has ended may be somebody else's by now.
+        if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._reap(self._process)
+        self._reap(self._process)
 
     def kill_worker(self) -> None:
         """Send SIGKILL to the worker alone; raises HostFailed where there is none."""

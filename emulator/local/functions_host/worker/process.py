@@ -28,7 +28,6 @@ from local.functions_host.config.settings import Unsupported
 from local.functions_host.protos import RpcFunctionMetadata, TypedData
 from local.functions_host.worker import frames
 from local.functions_host.worker.invocations import (
-    Answer,
     Invocation,
     InvocationFailed,
     InvocationResult,
@@ -62,8 +61,7 @@ class WorkerProcess:
         self._bound: dict[str, dict[str, TypedData]] = {}
         self._running: dict[str, asyncio.Future[InvocationResult]] = {}
         self._deaths: list[float] = []
-        self._replaced_at = -math.inf
-        self._is_first = True
+        self._replaced_at: float | None = None  # None while the first worker runs
         self._fails_one_by_one = False
         self._turns = asyncio.Lock()  # of deliveries that find no worker
         self._ready = asyncio.Event()
@@ -86,8 +84,8 @@ class WorkerProcess:
         """End the worker; what it still does is cut off."""
         if self._watcher is not None:
             self._watcher.cancel()
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
+        self._kill()
+        if self._process is not None:
             await self._process.wait()
 
     def bind(self, function_id: str, name: str, data: TypedData) -> None:
@@ -154,12 +152,11 @@ class WorkerProcess:
                 pass_fds=(theirs.fileno(), kept),
             )
         os.close(kept)
-        self._lifeline = lifeline
         reader, self._writer = await asyncio.open_connection(sock=ours)
         match await frames.read(reader):
             case WorkerReady(functions):
                 self._ready.set()
-                self._watcher = asyncio.create_task(self._watch(reader, self._process))
+                self._watcher = asyncio.create_task(self._watch(reader, self._process, lifeline))
                 return functions
             case None:
                 raise Unsupported("the app does not load: its worker ended")
@@ -168,15 +165,17 @@ class WorkerProcess:
                 raise Unsupported(refused.reason)
 
     async def _watch(
-        self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process
+        self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process, lifeline: int
     ) -> None:
         """Hand answers over until the process has ended, and then see to the next one."""
         while answer := await frames.read(reader):
-            self._finish(answer)
+            result = self._running.get(answer.id)
+            if result is not None and not result.done():
+                result.set_result(answer.result)
         self._ready.clear()
         status = await process.wait()
         self._writer.close()
-        os.close(self._lifeline)
+        os.close(lifeline)
         reason = self._overdue or f"Language Worker Process exited. Pid={process.pid}, {status}"
         log.error("%s: its worker process ends, with all that it is doing", reason)
         if not self._overdue:
@@ -191,33 +190,31 @@ class WorkerProcess:
                 "Exceeded language worker restart retry count for runtime:python. Shutting down "
                 "and proactively recycling the Functions Host to recover"
             )
-            self.exhausted.set()
-            self._ready.set()  # for those that wait for a worker: they fail
+            self._give_up()
             return
-        await asyncio.sleep(self._replaced_at + RESTART_SECONDS - time.monotonic())
+        if self._replaced_at is not None:
+            await asyncio.sleep(self._replaced_at + RESTART_SECONDS - time.monotonic())
         self._replaced_at = time.monotonic()
         try:
             await self._begin()
         except Unsupported as error:
             log.error("no new worker: %s", error)
-            self.exhausted.set()
-            self._ready.set()
+            self._give_up()
         else:
             log.warning("a new worker runs functions")
 
-    def _finish(self, answer: Answer) -> None:
-        result = self._running.get(answer.id)
-        if result is not None and not result.done():
-            result.set_result(answer.result)
+    def _give_up(self) -> None:
+        """Ask for the end of the host, and let all that waits for a worker fail."""
+        self.exhausted.set()
+        self._ready.set()
 
     async def _fail_running(self, reason: str) -> None:
         """Fail what was under way: all at once, or one by one where it is no first worker."""
         failed = InvocationFailed(reason, is_process_lost=True)
-        self._fails_one_by_one = not self._is_first
+        self._fails_one_by_one = self._replaced_at is not None
         for count, result in enumerate([*self._running.values()]):
-            if not self._is_first:
+            if self._fails_one_by_one:
                 await asyncio.sleep(FAILURE_SECONDS * count)
             if not result.done():
                 result.set_result(failed)
         self._fails_one_by_one = False
-        self._is_first = False
