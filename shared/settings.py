@@ -14,6 +14,9 @@ CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCal
 SERVICE_BUS_PREFIX = "ServiceBus_"
 # By this the platform says that App Service authentication is on; it is no app setting.
 AUTH_ENABLED = "WEBSITE_AUTH_ENABLED"
+# By these a host has more workers than one at a time.
+WORKERS_SETTING = "FUNCTIONS_WORKER_PROCESS_COUNT"
+MORE_WORKERS_SETTING = "FUNCTIONS_WORKER_DYNAMIC_CONCURRENCY_ENABLED"
 
 
 class InvalidSettings(ValueError):
@@ -184,6 +187,7 @@ class Settings:
     notice_url: str = field(repr=False)
     authentication: Authentication
     platform_checks_tokens: bool
+    has_one_worker: bool
     logs_messages: bool
     docs_url: str
     trace_ratio: float
@@ -244,6 +248,8 @@ class Settings:
                 choice(values, "LOCKSTEP_AUTHENTICATION", *Authentication)
             ),
             platform_checks_tokens=values.get(AUTH_ENABLED, "").lower() == "true",
+            has_one_worker=values.get(WORKERS_SETTING, "1") == "1"
+            and not values.get(MORE_WORKERS_SETTING),
             logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
             docs_url=url(values, "LOCKSTEP_DOCS_URL"),
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),

@@ -78,8 +78,12 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     Raises InvalidSettings where the app would believe tokens that nobody checks.
     """
     settings.require_checked_tokens()
-    # No other process has or had this name: attempts are told apart by it.
-    instance = f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}"
+    # No other process has or had this name: attempts are told apart by it. A host that has one
+    # worker at a time is the parent of the next one, too, which then knows that this one is gone.
+    machine, number = socket.gethostname(), time.time_ns()
+    instance = f"{machine}-{os.getppid()}/{number}"
+    if not settings.has_one_worker:
+        instance = f"{machine}-{os.getpid()}-{number}"
     owner = Owner(settings.region, instance)
     outside = adapters or Adapters.of(settings, listen(settings))
     policy = Policy(

@@ -78,10 +78,21 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The worker that created an entry."""
+    """The worker that created an entry.
+
+    The instance of a worker that is the only one of its host is `host/number`, where a later worker
+    of that host has a higher number.
+    """
 
     region: str
     instance: str
+
+    def succeeds(self, other: "Owner") -> bool:
+        """Return whether the other is gone for certain, because this worker came in its place."""
+        host, _, number = self.instance.rpartition("/")
+        other_host, _, other_number = other.instance.rpartition("/")
+        is_same = bool(host) and (self.region, host) == (other.region, other_host)
+        return is_same and int(number) > int(other_number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shared.domain.errors import LockstepError, OutcomeUnknown, Unavailable
+from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
@@ -16,6 +17,7 @@ from shared.ports import SessionNeed
 from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
 from shared.testkit.intercepted import InterceptedJournal
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import (
     LEASE_OVER,
     LEASE_SECONDS,
@@ -166,6 +168,51 @@ async def test_who_did_not_take_over_without_an_answer_tries_once_more_before_it
 
     assert len(world.outside.asked) == 1
     assert world.amounts() == [1]
+
+
+@pytest.mark.parametrize("by", ["a copy", "the next message", "the sweep"])
+async def test_the_next_worker_of_its_host_waits_for_no_lease(by: str) -> None:
+    world = await claimed_by("machine-7/100")
+    world.east.worker.owner = Owner("east", "machine-7/101")
+
+    match by:
+        case "a copy":
+            assert isinstance(await world.east.consumer.consume(PAY), Processed)
+        case "the next message":
+            assert isinstance(await world.east.consumer.consume(payment(1)), Processed)
+        case _:
+            await world.east.recovery.resume_session(PAY.session, world.clock.seconds + 5.0)
+
+    assert world.entries()[0]["status"] == "completed"
+    assert world.clock.seconds - EPOCH_SECONDS < LEASE_OVER / 2
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        Owner("east", "machine-7/99"),
+        Owner("east", "machine-7/100"),
+        Owner("east", "machine-8/101"),
+        Owner("west", "machine-7/101"),
+        Owner("east", "machine-7-101"),
+    ],
+    ids=["an earlier one", "itself", "another host", "another region", "one of several"],
+)
+async def test_no_other_worker_takes_it_for_dead(owner: Owner) -> None:
+    world = await claimed_by("machine-7/100")
+    world.east.worker.owner = owner
+
+    await world.east.recovery.resume_session(PAY.session, world.clock.seconds + 5.0)
+
+    assert world.entries()[0]["status"] == "working"
+
+
+async def claimed_by(instance: str) -> BusinessWorld:
+    """A world in which this instance in the east has just claimed a payment and died."""
+    world = BusinessWorld()
+    world.east.worker.owner = Owner("east", instance)
+    await dies(world, PAY, "append", CallFault.KILLED_AFTER)
+    return world
 
 
 async def test_the_next_message_takes_over_before_its_own_turn() -> None:

@@ -40,6 +40,16 @@ class Claims:
         self.runner = runner
         self.lease_seconds = worker.policy.lease_seconds
 
+    def is_left(self, claim: StoredEntry) -> bool:
+        """Say whether nobody works on a claim any more, so that it may be taken over."""
+        # An owner that has not written for a whole lease is dead, or too slow. If it wakes up, its
+        # version of the claim is out of date, so it can end nothing.
+        if claim.is_expired:
+            return True
+        # The worker that this host had before is dead for certain: nobody waits for its leases.
+        is_held = claim.entry.status is Status.WORKING
+        return is_held and self.worker.owner.succeeds(claim.entry.attempt.owner)
+
     async def process(self, made_from: EntryInput) -> Entry | None:
         """Claim, run, end: the entry, or None when another worker was first or took over.
 

@@ -301,9 +301,9 @@ class Recovery:
     async def resume_session(self, session: str, end_at: float) -> HelpResult:
         """Take over a claim whose owner is gone, and drain what waited for it."""
         head = await self.worker.read_head(session)
-        # The search goes by age alone; whether the lease has run out only the claim itself says.
+        # The search goes by age alone; whether its owner is gone only the claim itself says.
         stored = await self.journal.stored_entry(session, head.position) if head else None
-        if stored is None or not stored.is_expired:
+        if stored is None or not self.claims.is_left(stored):
             return HelpResult.DONE
         # None says that somebody else was first, who then also drains what the claim kept waiting.
         entry = await self.claims.take_over(stored)
