@@ -40,6 +40,14 @@ var regionSymptoms = [
     threshold: 1
   }
   {
+    symptom: 'A region has no worker'
+    severity: 1
+    query: 'AppExceptions | where InnermostMessage has "initialized language workers" | project TimeGenerated, Value = 1'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
+  }
+  {
     symptom: 'A feed or a timer is silent'
     severity: 1
     query: 'AppTraces | where Message has "nothing was heard of" | project TimeGenerated, Value = 1'
@@ -128,7 +136,7 @@ var brokerSymptoms = [
     threshold: 0
   }
   {
-    symptom: 'A fault says "dead-lettered by the broker"'
+    symptom: 'Messages were dead-lettered'
     severity: 2
     metric: 'DeadletteredMessages'
     queue: 'lockstep'

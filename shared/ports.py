@@ -117,13 +117,14 @@ class DeadLetter:
     """A delivery that the broker gave up on: everything it carries, and why.
 
     A body that is no binary data, but a value or a sequence of AMQP, is text in UTF-8, or JSON;
-    `reason` then says so.
+    `reason` then says so, and it `is_unbound`: no host can give it to a function.
     """
 
     session: str | None
     properties: Mapping[str, object]
     body: bytes
     reason: str
+    is_unbound: bool = False
 
 
 class SessionNeed(Enum):

@@ -121,7 +121,7 @@ class Cloud:
             for name, namespace in self.namespaces.items()
         }
 
-    def contents(self, namespace: str, queue: str) -> list[dict[str, str | None]]:
+    def contents(self, namespace: str, queue: str) -> list[dict[str, str | int | None]]:
         """Return the content of a queue; raises KeyError for an unknown namespace or queue."""
         return self.namespaces[namespace].contents(queue)
 

@@ -2,7 +2,8 @@
 
     GET  /health                  {"status": "ok"}
     GET  /counters                counts by component, and "queues": depths by namespace and entity
-    GET  /queues/{namespace}/{queue}  session, id and state of each message in a queue
+    GET  /queues/{namespace}/{queue}  session, id, state and failed deliveries of each message in a
+                                  queue
     GET  /faults                  the faults in force
     POST /faults                  a fault as JSON; answers {"id": n}, or 400 with the reason
     DELETE /faults, /faults/{id}  lift all, or one; answers {"lifted": n}
@@ -32,7 +33,7 @@ from local.hosts import HostFailed, Hosts
 from local.loopback import HOST, LoopbackService
 
 type QueueDepths = dict[str, dict[str, dict[str, int]]]
-type QueueContents = list[dict[str, str | None]]
+type QueueContents = list[dict[str, str | int | None]]
 
 
 class ControlRefusal(Exception):

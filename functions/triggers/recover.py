@@ -91,14 +91,14 @@ async def sweep_ledgers(external_ledgers: Services | None) -> None:
 
 
 async def sweep_dead_letters(dead_letters: DeadLetters) -> None:
-    """Give dead letters of this region their named ends; a later run takes what is left."""
+    """Run dead letters of this region after all, or report them; a later run takes what is left."""
     try:
         ended = await dead_letters.sweep()
     except LockstepError as error:
         log.warning("dead letters postponed: %s", error)
         return
     if ended:
-        log.warning("%d dead letters were given a named end", ended)
+        log.warning("%d dead letters were brought to an end", ended)
 
 
 async def compact_journal(compactor: Compactor) -> None:

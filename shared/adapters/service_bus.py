@@ -407,7 +407,8 @@ def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
     described = (received.dead_letter_reason, received.dead_letter_error_description)
     reason = ": ".join(str(to_plain(part)) for part in described if part) or "no reason given"
     kind = received.body_type
-    if kind is AmqpMessageBodyType.DATA:
+    is_unbound = kind is not AmqpMessageBodyType.DATA
+    if not is_unbound:
         body = b"".join(received.body)
     else:
         # The host cannot give such a body to a function, so its deliveries fail until none is left.
@@ -418,7 +419,7 @@ def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
         text = content if isinstance(content, str) else json.dumps(content, default=str)
         body = text.encode(errors="surrogateescape")
     properties = to_plain(received.application_properties or {})
-    return DeadLetter(received.session_id, properties, body, reason)
+    return DeadLetter(received.session_id, properties, body, reason, is_unbound)
 
 
 def to_plain(value: Any) -> Any:

@@ -111,7 +111,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         consumer=consumer,
         commands=Commands(consumer),
         rejecter=rejecter,
-        dead_letters=DeadLetters(consumer, parking, runner, rejecter),
+        dead_letters=DeadLetters(consumer, rejecter, delivery.bus, delivery.queues.here),
         resolver=Resolver(consumer, outputs),
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),

@@ -237,7 +237,8 @@ def test_alerts_ask_for_metrics_that_exist_in_the_apps_tables() -> None:
 
         assert asked
         assert asked <= named
-        assert tables <= {"AppRequests", "AppTraces", "AppMetrics", "CDBPartitionKeyStatistics"}
+        of_the_app = {"AppRequests", "AppTraces", "AppMetrics", "AppExceptions"}
+        assert tables <= of_the_app | {"CDBPartitionKeyStatistics"}
 
 
 def test_without_an_address_there_are_no_alerts_and_without_an_amount_no_budget() -> None:

@@ -21,16 +21,17 @@ from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import EPOCH_SECONDS
+from tests.business import claimed
 from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
 
-# When the broker gives up on a message, the sweep gives it a named end.
+# When the broker gives up on a message, the sweep runs it after all, or gives it a named end.
 
 NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 REASON = "MaxDeliveryCountExceeded: delivered 750 times"
 
 
-def letter_of(sent: Message) -> DeadLetter:
-    return DeadLetter("spoofed", wire.to_properties(sent), sent.body, REASON)
+def letter_of(sent: Message, *, is_unbound: bool = False) -> DeadLetter:
+    return DeadLetter("spoofed", wire.to_properties(sent), sent.body, REASON, is_unbound)
 
 
 async def sweep(world: World, *letters: DeadLetter, region: str = "east") -> list[DeadLetter]:
@@ -42,13 +43,71 @@ async def sweep(world: World, *letters: DeadLetter, region: str = "east") -> lis
 
 
 @pytest.mark.parametrize("number", [message(0).number, None], ids=["numbered", "un-numbered"])
+@pytest.mark.parametrize("kind", ["account.add", "account.bill", "account.pay"])
+async def test_a_good_message_runs_after_all_and_is_no_fault(
+    world: World, number: Number | None, kind: str
+) -> None:
+    letter = letter_of(replace(message(0, kind=kind), number=number, time=NOW))
+
+    for region in REGIONS:
+        assert await sweep(world, letter, region=region) == []
+
+    assert [entry["status"] for entry in world.entries()] == ["completed"]
+    assert world.amounts() == [1]
+    assert world.reports() == []
+
+
+async def test_good_messages_run_in_their_order_whatever_order_they_lie_in(world: World) -> None:
+    kinds = ["account.add", "account.pay", "account.bill", "account.add"]
+    sent = [message(n, kind=kind) for n, kind in enumerate(kinds)]
+
+    assert await sweep(world, *map(letter_of, (sent[3], sent[1], sent[0], sent[2]))) == []
+
+    assert world.amounts() == [1, 2, 3, 4]
+
+
+async def test_it_shares_no_entry_with_deliveries_that_come_meanwhile(world: World) -> None:
+    deliveries = [world.east.consumer.consume(message(n), n) for n in (1, 2, 3)]
+
+    await asyncio.gather(*deliveries, sweep(world, letter_of(message(0))))
+
+    assert world.amounts() == [1, 2, 3, 4]
+    (first,) = world.entries()[0]["identities"]
+    assert first["id"] == message(0).id
+
+
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC, Kind.EFFECTFUL])
+async def test_one_whose_handler_ends_each_worker_becomes_a_fault(kind: Kind) -> None:
+    deadly, ran = Handlers(), 0
+
+    @deadly.register("account.kill", state=Account, body=Amount, kind=kind)
+    def kill(account: Account, body: Amount, _: Context) -> Account:
+        nonlocal ran
+        ran += 1
+        raise ProcessKilled("account.kill")
+
+    world, letter = World(handlers=deadly), letter_of(message(0, kind="account.kill"))
+    while not world.entries() or world.entries()[-1]["status"] == "working":
+        world.east = world.worker("east")
+        with suppress(ProcessKilled):
+            await sweep(world, *([] if ran else [letter]))
+        world.clock.seconds += 60
+
+    (fault,) = world.entries()
+    assert (fault["status"], ran) == ("faulted", 3)
+    assert "its owner was lost in try 3" in fault["reason"]
+    world.east = world.worker("east")
+    assert await sweep(world) == []
+
+
+@pytest.mark.parametrize("number", [message(0).number, None], ids=["numbered", "un-numbered"])
 @pytest.mark.parametrize("kind", ["account.add", "account.burn", "account.melt"])
-async def test_a_message_of_ours_becomes_a_fault_that_a_person_can_resolve(
+async def test_one_that_no_host_can_bind_becomes_a_fault_that_a_person_can_resolve(
     world: World, number: Number | None, kind: str
 ) -> None:
     sent = replace(message(0, kind=kind), number=number, time=NOW)
 
-    assert await sweep(world, letter_of(sent)) == []
+    assert await sweep(world, letter_of(sent, is_unbound=True)) == []
     await world.west.consumer.consume(message(1))
 
     fault, parked = world.entries()
@@ -61,10 +120,11 @@ async def test_a_message_of_ours_becomes_a_fault_that_a_person_can_resolve(
         assert world.amounts()[:1] == [1]
 
 
-async def test_the_handler_does_not_run_though_its_type_goes_on_after_faults(world: World) -> None:
+async def test_its_handler_does_not_run_though_its_type_goes_on_after_faults(world: World) -> None:
     await world.east.consumer.consume(message(1))
 
-    assert await sweep(world, letter_of(message(0, kind="account.hint"))) == []
+    hint = message(0, kind="account.hint")
+    assert await sweep(world, letter_of(hint, is_unbound=True)) == []
     await world.east.recovery.sweep()
     world.clock.seconds += 60
     await world.east.recovery.sweep()
@@ -94,16 +154,14 @@ async def test_a_message_whose_turn_has_not_come_is_parked(world: World) -> None
     assert world.amounts() == [1, 2]
 
 
-async def test_a_dead_letter_waits_for_a_worker_that_has_its_session(world: World) -> None:
-    slow = letter_of(message(1))
-    await world.east.consumer.consume(message(0))
-    document = world.entries()[-1]
-    document["status"] = "working"
-    document["lease"] = {"seconds": 30.0, "tries": 1}
+async def test_it_is_parked_beside_the_claim_of_a_worker_that_has_its_session() -> None:
+    world = await claimed(1.0)
 
-    assert await sweep(world, slow) == [slow]
-    document["status"] = "completed"
-    assert await sweep(world) == []
+    assert await sweep(world, letter_of(message(1, kind="account.bill"))) == []
+    world.clock.seconds += 60
+    await world.west.recovery.sweep()
+
+    assert [entry["status"] for entry in world.entries()] == ["completed", "completed"]
 
 
 async def test_a_fenced_producers_message_is_refused_by_name(world: World) -> None:
@@ -156,14 +214,14 @@ async def test_a_message_of_a_type_without_a_journal_is_reported() -> None:
 
 
 async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up(world: World) -> None:
-    world.journal.fault_plan.plan("head", CallFault.FORBIDDEN)
+    world.journal.fault_plan.plan("append", CallFault.FORBIDDEN)
     first, second = letter_of(message(0)), letter_of(message(0, session="acc-8"))
 
     assert await sweep(world, first, second) == [first]
     assert await sweep(world) == []
 
     for session in ("acc-7", "acc-8"):
-        assert [entry["status"] for entry in world.entries(session)] == ["faulted"]
+        assert [entry["status"] for entry in world.entries(session)] == ["completed"]
 
 
 async def test_without_an_error_queue_nothing_is_removed(world: World) -> None:

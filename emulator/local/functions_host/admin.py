@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -28,8 +28,11 @@ class Admin:
         listeners: Mapping[AppFunction, Listener],
         keys: Keys,
         worker: WorkerProcess,
+        drain_seconds_max: float,
     ) -> None:
         self._worker = worker
+        self._drain_seconds_max = drain_seconds_max
+        self._drain: asyncio.Future[Any] | None = None
         self._region = region
         self._keys = keys
         self._listeners = {function.name: (function, item) for function, item in listeners.items()}
@@ -40,6 +43,9 @@ class Admin:
         one = "/admin/functions/{name}"
         server.add(Route((0,), "/admin/host/ping", ("GET", "POST")), self.ping)
         server.add(Route((0,), "/admin/host/status", ("GET",)), self._keyed(self.get_status))
+        server.add(Route((0,), "/admin/host/drain", ("POST",)), self._keyed(self.drain))
+        drain_status = Route((0,), "/admin/host/drain/status", ("GET",))
+        server.add(drain_status, self._keyed(self.get_drain_status))
         server.add(Route((0,), "/admin/functions", ("GET",)), self._keyed(self.list_functions))
         server.add(Route((0, 0, 2), one, ("GET",)), self._keyed(self.get_function))
         server.add(Route((0, 0, 2), one, ("POST",)), self._keyed(self.run))
@@ -57,6 +63,19 @@ class Admin:
             "extra": {"pid": os.getpid(), "worker": self._worker.pid, "region": self._region},
         }
         return web.json_response(document)
+
+    async def drain(self, request: web.Request) -> web.Response:  # noqa: ARG002 - aiohttp's form
+        """Let the listeners take nothing new; 202 at once, and the status says when all is done."""
+        if self._drain is None:
+            self._drain = asyncio.gather(*self._stop_listeners(self._drain_seconds_max))
+        return web.Response(status=202)
+
+    async def get_drain_status(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
+        state = "Disabled"
+        if self._drain is not None:
+            state = "Completed" if self._drain.done() else "InProgress"
+        running = self._worker.count_running()
+        return web.json_response({"state": state, "outstandingInvocations": running})
 
     async def list_functions(self, request: web.Request) -> web.Response:  # noqa: ARG002 - as above
         return web.json_response([describe_function(one) for one, _ in self._listeners.values()])
@@ -77,6 +96,18 @@ class Admin:
         self._runs.add(run)
         run.add_done_callback(self._runs.discard)
         return web.Response(status=202)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the listeners have been told to take nothing new."""
+        return self._drain is not None
+
+    async def drain_listeners(self, seconds: float) -> None:
+        """Stop the listeners, with so much time for what runs; a drain under way has its own."""
+        await (self._drain or asyncio.gather(*self._stop_listeners(seconds)))
+
+    def _stop_listeners(self, seconds: float) -> list[Coroutine[Any, Any, None]]:
+        return [listener.stop(seconds) for _, listener in self._listeners.values()]
 
     async def stop(self, drain_seconds: float) -> None:
         """Let started runs end within the limit, then cut them off."""

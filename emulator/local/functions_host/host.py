@@ -26,6 +26,8 @@ from local.functions_host.worker.process import WorkerProcess
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
+# So long a host that is told to end goes on taking work, unless nothing runs.
+GRACE_SECONDS = 10.0
 
 
 # By Durable trigger: the kind of function, and the property of the binding that names it.
@@ -102,9 +104,13 @@ class FunctionsHost:
                 if binding.type == "durableClient":
                     durable.add_client(function, binding)
         durable.add_routes(web)
-        admin = Admin(region, listeners, keys, worker)
+        admin = Admin(region, listeners, keys, worker, timeout)
         admin.add_routes(web)
         return cls(context, listeners, admin)
+
+    @property
+    def _settings(self) -> AppSettings:
+        return self._context.settings
 
     @property
     def functions(self) -> list[str]:
@@ -117,22 +123,33 @@ class FunctionsHost:
         return self._context.worker.exhausted
 
     async def start(self) -> str:
-        """Start every listener and the web server; return its URL."""
+        """Start every listener of the host's group and the web server; return its URL.
+
+        HTTP functions answer in every group: it is the platform that asks those of their own only.
+        """
         url = await self._context.web.start(DRAIN_SECONDS)
-        self._context.durable.start(url)
+        self._context.durable.start(url, takes_work=not self._settings.excludes("durable"))
         for function, listener in self._listeners.items():
             if function.is_disabled:
                 log.info("disabled: not listening", extra={"function": function.name})
+            elif self._settings.excludes(function.group):
+                log.info("of another group: not listening", extra={"function": function.name})
             else:
                 await listener.start()
         log.info("listening on %s: %s", url, ", ".join(self.functions))
         return url
 
     async def stop(self) -> None:
-        """Stop taking work, drain within the limit, settle and let go of sessions and leases."""
+        """End as the real host does: take work for a while more, then cut off what runs.
+
+        Where nothing runs the while is over at once. After a drain nothing more is taken, and what
+        runs ends by itself, within the limit of a function.
+        """
         log.info("stopping")
-        stops = [listener.stop(DRAIN_SECONDS) for listener in self._listeners.values()]
-        stops += [self._context.durable.stop(DRAIN_SECONDS), self._admin.stop(DRAIN_SECONDS)]
+        is_at_rest = self._admin.is_draining or await self._context.worker.rest(GRACE_SECONDS)
+        seconds = DRAIN_SECONDS if is_at_rest else 0.0
+        await self._admin.drain_listeners(seconds)
+        stops = [self._context.durable.stop(seconds), self._admin.stop(seconds)]
         await asyncio.gather(*stops, self._context.web.stop())
         await self._context.worker.stop()
         log.info("stopped")

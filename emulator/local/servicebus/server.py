@@ -115,11 +115,11 @@ class Namespace:
             raise RuntimeError(f"namespace {self.config.name} is not running")
         return self._thread.run(self._count_messages(entity))
 
-    def contents(self, entity: str) -> list[dict[str, str | None]]:
-        """Session, id and state of every message of an entity; raises KeyError for an unknown one.
+    def contents(self, entity: str) -> list[dict[str, str | int | None]]:
+        """Session, id, state and failed deliveries of every message of an entity.
 
-        Dead letters come last, in the state dead_lettered. Nothing is locked by it, and it may be
-        called from any thread while the namespace runs.
+        Raises KeyError for an unknown one. Dead letters come last, in the state dead_lettered.
+        Nothing is locked by it, and it may be called from any thread while the namespace runs.
         """
         if self._thread is None:
             raise RuntimeError(f"namespace {self.config.name} is not running")
@@ -149,7 +149,7 @@ class Namespace:
     async def _count_messages(self, entity: str) -> dict[str, int]:
         return self._listener.catalog.find(entity).depth()
 
-    async def _list_messages(self, entity: str) -> list[dict[str, str | None]]:
+    async def _list_messages(self, entity: str) -> list[dict[str, str | int | None]]:
         found = self._listener.catalog.find(entity)
         stored = [(one, one.state.value) for one in found.index.browse(0)]
         if isinstance(found, Queue) and found.dead_letters is not None:
@@ -160,6 +160,7 @@ class Namespace:
                 # A message that was stored is kept as the bytes that were sent, and nothing beside.
                 "id": read_message(one.message.encoded).message_id,
                 "state": state,
+                "deliveries": one.delivery_count,
             }
             for one, state in stored
         ]

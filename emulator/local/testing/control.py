@@ -43,9 +43,9 @@ class ControlClient:
         """Return how many deliveries of a region's queues were settled so far."""
         return count_operations(self.read_counters(), f"servicebus.{region}", "complete")
 
-    def read_queue(self, region: str, queue: str) -> list[dict[str, str]]:
-        """Return session, id and state of each message in a queue, its dead letters included."""
-        messages: list[dict[str, str]] = self._ask("GET", f"/queues/{region}/{queue}")["messages"]
+    def read_queue(self, region: str, queue: str) -> list[dict[str, Any]]:
+        """Return session, id, state and failed deliveries of each message and dead letter."""
+        messages: list[dict[str, Any]] = self._ask("GET", f"/queues/{region}/{queue}")["messages"]
         return messages
 
     def read_hosts(self) -> Mapping[str, Mapping[str, Any]]:

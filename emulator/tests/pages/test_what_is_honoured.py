@@ -39,7 +39,12 @@ from local.faults import LINK_ACTIONS, Action, Fault, Faults
 from local.functions_host.admin import Admin
 from local.functions_host.config import host_json, keys
 from local.functions_host.config.functions import BESIDE_A_TRIGGER, RETRIED
-from local.functions_host.config.settings import DISABLED, EMULATOR_ADDRESSES, INVOCATION_COST
+from local.functions_host.config.settings import (
+    DISABLED,
+    EMULATOR_ADDRESSES,
+    INVOCATION_COST,
+    TARGET_GROUP,
+)
 from local.functions_host.durable import extension, management
 from local.functions_host.host import LISTENERS, NAME_KEYS, DurableListener
 from local.functions_host.web import Route, WebHandler, WebServer
@@ -366,9 +371,10 @@ class Recorder(WebServer):
 def test_every_admin_route_and_setting() -> None:
     server = Recorder()
     worker = WorkerProcess(Path(), "east", 1.0, 0.0)
-    Admin("east", {}, keys.Keys.read({}), worker).add_routes(server)
+    Admin("east", {}, keys.Keys.read({}), worker, 1.0).add_routes(server)
     settings = {
         *(timer_trigger.DATA_SETTING, extension.ADDRESS_SETTING, keys.MASTER, INVOCATION_COST),
+        TARGET_GROUP,
         *(f"{keys.HOST_PREFIX}KEY", f"{keys.FUNCTION_PREFIX}FUNCTION.KEY"),
         *(f"{keys.SYSTEM_PREFIX}{management.EXTENSION}", f"{host_json.PREFIX}PATH__KEY"),
         *(name.replace("{function}", "FUNCTION") for name in DISABLED),

@@ -14,6 +14,7 @@ from local.counters import Counters
 from local.faults import Action, Fault, Faults
 from local.servicebus.config import parse_namespaces
 from local.servicebus.server import Namespace
+from local.testing.answers import KEY
 from local.testing.patience import eventually
 from wire.functions_host_process import HostProcess, bus_client, running_host
 
@@ -233,7 +234,7 @@ def test_the_host_waits_for_a_namespace_that_is_down_and_goes_on_when_it_is_back
     eventually(world.is_drained)
 
 
-def test_a_stop_lets_the_running_message_settle_and_leaves_the_rest(
+def test_a_drain_lets_the_running_messages_settle_and_leaves_the_rest(
     world: World, tmp_path: Path
 ) -> None:
     app = app_with(tmp_path, functionTimeout="00:01:00")
@@ -241,6 +242,7 @@ def test_a_stop_lets_the_running_message_settle_and_leaves_the_rest(
         world.send((f"s{n % 4}", f"m-{n}", {"n": n, "pause": 2.5}) for n in range(8))
         eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
 
+        assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
         assert host.end() == 0
 
     depth = world.namespace.depth("sample")

@@ -183,6 +183,7 @@ def test_what_a_queue_holds_is_listed_and_not_locked(cloud: CloudProcess) -> Non
     *others, listed = seen[0]
     assert others == before
     assert (listed["session"], listed["state"], bool(listed["id"])) == ("s", "active", True)
+    assert listed["deliveries"] == 0
     for path in ("/queues/east/none", "/queues/north/work"):
         status, refusal = cloud.control.request("GET", path)
         assert (status, "there is no queue" in refusal["error"]) == (404, True)

@@ -33,7 +33,7 @@ from shared.domain.decision import (
     decide,
     explain_expiry,
 )
-from shared.domain.errors import NotStorable, Unavailable
+from shared.domain.errors import CallerError, NotStorable, Unavailable
 from shared.domain.handler import Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
@@ -61,10 +61,11 @@ from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import Ending, HandlerRunner
 from shared.engine.worker import NO_HEAD, Worker
-from shared.ports import WriteResult
+from shared.ports import DeadLetter, WriteResult
 
 # A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
 ROUNDS_PER_RACE = 4
+DEAD_LETTERED = "dead-lettered by the broker"
 # Evicted cursors that are read for a fold, side by side.
 CURSORS_READ_MAX = 40
 
@@ -94,15 +95,18 @@ class Consumer:
         self.folder = folder
         self.turns = Turns(worker, self.leads)
 
-    async def consume(self, message: Message, arrival: int = 0) -> Outcome:
+    async def consume(
+        self, message: Message, arrival: int = 0, letter: DeadLetter | None = None
+    ) -> Outcome:
         """Give the message its entry, or find that it has one, or park it.
 
-        This is the one way in: for deliveries, with the broker's sequence number as `arrival`, and
-        for whatever else is to take effect in a session. What was parked behind the message is
-        drained before the answer. Raises InvalidMessage for a message that can never be taken,
-        Unavailable or OutcomeUnknown when the store did not help; then the message must stay in its
-        queue. What the store refuses to one message of a session is raised for all that were
-        waiting with it. Some of them may have their entries nevertheless; their copies find them.
+        This is the one way in: for deliveries, with the broker's sequence number as `arrival`, for
+        dead letters, and for whatever else is to take effect in a session. What was parked behind
+        the message is drained before the answer. Raises InvalidMessage for a message that can never
+        be taken, Unavailable or OutcomeUnknown when the store did not help; then the message must
+        stay in its queue. What the store refuses to one message of a session is raised for all that
+        were waiting with it. Some of them may have their entries nevertheless; their copies find
+        them.
         """
         if message.number is None:
             # An idempotent handler may run any number of times, so nothing is read or written for
@@ -118,7 +122,7 @@ class Consumer:
             if reason is not None:
                 return Expired(reason)
         # Calls of one session that this worker has in hand at once take turns (turns.py).
-        call = self.turns.join(message, arrival)
+        call = self.turns.join(message, arrival, letter)
         try:
             while taken := await self.turns.wait_for_turn(call):
                 result: Outcome | NotYet | Exception
@@ -130,8 +134,9 @@ class Consumer:
                         # The first of its group: the others' turn is not before it has its entry.
                         # Waiting inside the invocation spends no delivery, but it has an end.
                         taken = taken[:1]
-                        may_wait = self.clock.now() < taken[0].give_up_at
-                        result = await self.process(taken[0].message, may_wait=may_wait)
+                        first = taken[0]
+                        may_wait = self.clock.now() < first.give_up_at
+                        result = await self.process(first.message, first.letter, may_wait=may_wait)
                 except Exception as error:
                     result = error
                 self.turns.conclude(taken, result)
@@ -142,7 +147,7 @@ class Consumer:
         return call.result
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order
-        self, message: Message, *, may_wait: bool
+        self, message: Message, letter: DeadLetter | None = None, *, may_wait: bool
     ) -> Outcome | NotYet:
         """One message by itself; NotYet, where the call may wait, if its turn has not come."""
         outcome: Outcome | NotYet | None
@@ -170,7 +175,7 @@ class Consumer:
                     if not isinstance(made_from, EntryInput):
                         outcome = made_from
                         continue
-                    entry = await self.give_entry(made_from)
+                    entry = await self.give_entry(made_from, letter)
                     # Not only the position may have been taken: the marker of an earlier copy
                     # refuses the batch too, and the same batch must not be tried for ever.
                     outcome = outcome_of(entry) or await self.parking.seen_before(message)
@@ -269,7 +274,9 @@ class Consumer:
             made_from = replace(made_from, lagging=await self.dispatcher.catch_up(head))
         return made_from
 
-    async def give_entry(self, made_from: EntryInput) -> Entry | None:
+    async def give_entry(
+        self, made_from: EntryInput, letter: DeadLetter | None = None
+    ) -> Entry | None:
         """Run the message's handler and commit what came of it; None when others were first.
 
         The choice by kind of handler is made here and nowhere else. Raises Unavailable or
@@ -278,7 +285,11 @@ class Consumer:
         message = made_from.message
         handler = self.worker.handlers.by_type.get(message.type)
         cancelled = next_entry.explain_cancellation(made_from) if message.reminder else None
-        if handler is not None and handler.kind is Kind.EFFECTFUL and cancelled is None:
+        is_unbound = letter is not None and letter.is_unbound
+        # The handler of a dead letter may be what ended the workers until the broker gave up on it.
+        # With a claim a worker that it ends is counted, and after a few it becomes a fault.
+        claims = handler is not None and (handler.kind is Kind.EFFECTFUL or letter is not None)
+        if claims and cancelled is None and not is_unbound:
             return await self.claims.process(made_from)
         # The handler runs before the position is won. Where another worker wins it, this result is
         # dropped and nothing was sent, so two workers may well run the same handler at once.
@@ -287,6 +298,8 @@ class Consumer:
         opened = next_entry.open_entry(made_from)
         if cancelled is not None:
             ending = Ending(next_entry.skip(opened, cancelled))
+        elif letter is not None and is_unbound:
+            ending = self.runner.fail(opened, CallerError(f"{DEAD_LETTERED}: {letter.reason}"))
         else:
             ending = await self.runner.run(opened, message, given)
         try:
@@ -350,9 +363,7 @@ class Consumer:
         claim = await self.journal.stored_entry(message.session, obstacle.at)
         if claim is None or claim.entry.status is not Status.WORKING:
             return None
-        if claim.is_expired:
-            # The owner has not written for a whole lease: it is dead, or too slow. If it wakes up,
-            # its version of the claim is out of date, so it can end nothing.
+        if self.claims.is_left(claim):
             entry = await self.claims.take_over(claim)
             return outcome_of(entry) if obstacle.same else None
         outcome: Outcome | None = None

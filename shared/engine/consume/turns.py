@@ -24,6 +24,7 @@ from shared.domain.message import Message, Number
 from shared.engine.consume.fold import lacks_cursor
 from shared.engine.consume.outcomes import NotYet, Outcome, Processed
 from shared.engine.worker import NO_HEAD, Recent, Worker
+from shared.ports import DeadLetter
 
 # Times are rounded, so a shorter wait might end before its time.
 WAIT_SECONDS_MIN = 0.001
@@ -48,11 +49,13 @@ class Call:
     """One invocation with its message. `arrival` is the broker's sequence number.
 
     It is parked where its turn has not come at `give_up_at`, and looked at in the store no earlier
-    than `look_at`. `waits_until` is later than now where the store said that it has to wait.
+    than `look_at`. `waits_until` is later than now where the store said that it has to wait. A dead
+    letter shares no entry, and waits for nobody.
     """
 
     message: Message
     arrival: int
+    letter: DeadLetter | None
     gathering: "Gathering"
     give_up_at: float
     look_at: float
@@ -149,15 +152,15 @@ class Turns:
         self.gatherings: defaultdict[str, Gathering] = defaultdict(Gathering)
         self.returns = Returns()
 
-    def join(self, message: Message, arrival: int) -> Call:
+    def join(self, message: Message, arrival: int, letter: DeadLetter | None = None) -> Call:
         """A new call beside those of its session; it has to leave at its end."""
         session, now = message.session, self.clock.now()
         if session in self.returns.by_session:
             self.returns.replace_one(self.returns.by_session[session], now)
         gathering = self.gatherings[session]
         woken = asyncio.get_running_loop().create_future()
-        give_up_at = now + self.waits.gap_seconds
-        call = Call(message, arrival, gathering, give_up_at, now, now, woken)
+        give_up_at = now if letter else now + self.waits.gap_seconds
+        call = Call(message, arrival, letter, gathering, give_up_at, now, now, woken)
         if gathering.calls:
             if self.worker.heads.get(session, NO_HEAD).is_ours:
                 # This worker wrote the newest entry, so what is missing is probably in its hands,
@@ -302,8 +305,9 @@ def find_ready(
     """Return the calls whose turn has come, as far as this head says: to fold, and to take alone.
 
     Those to fold are in order: of each group the numbers without a gap from the next one on. Alone
-    go messages without numbers, and what the head decides: copies, conflicts, what is fenced, and
-    what a fault stops. A second copy of a number, and everything behind a gap or a claim, waits.
+    go dead letters, messages without numbers, and what the head decides: copies, conflicts, what is
+    fenced, and what a fault stops. A second copy of a number, and everything behind a gap or a
+    claim, waits.
     """
     groups: defaultdict[str, list[tuple[Number, Call]]] = defaultdict(list)
     alone: list[Call] = []
@@ -312,7 +316,7 @@ def find_ready(
         match decide(head, call.message):
             case Busy():
                 pass
-            case Gap() | Proceed() if number is not None:
+            case Gap() | Proceed() if number is not None and call.letter is None:
                 groups[number.group].append((number, call))
             case Gap() | Proceed():
                 alone += [call] if now >= call.waits_until else []

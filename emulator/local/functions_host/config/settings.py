@@ -9,6 +9,7 @@ from typing import NoReturn
 
 DISABLED = ("AzureWebJobs.{function}.Disabled", "AzureWebJobs_{function}_Disabled")
 INVOCATION_COST = "LOCAL_HOST_INVOCATION_MS"
+TARGET_GROUP = "FUNCTIONS_TARGET_GROUP"
 PLACEHOLDER = re.compile(r"%([^%]+)%")
 DECIMAL = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 
@@ -81,6 +82,11 @@ class AppSettings:
                 f"the app setting {INVOCATION_COST} must be milliseconds, not {text!r}"
             )
         return float(text) / 1000
+
+    def excludes(self, group: str) -> bool:
+        """Return whether this host is to leave a group of functions to hosts of their own."""
+        target = self.values.get(TARGET_GROUP, "").lower()
+        return bool(target) and target != group.lower()
 
     def disables(self, function: str) -> bool:
         """Return whether a function is switched off, by the setting the platform has for that."""

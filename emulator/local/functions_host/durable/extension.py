@@ -66,13 +66,13 @@ class DurableExtension:
             self._management = InstanceManagement(self._address, self._keys)
             self._management.add_routes(server)
 
-    def start(self, host_url: str) -> None:
+    def start(self, host_url: str, takes_work: bool = True) -> None:
         """Give clients their value and begin to take work; a hub that is down is tried again."""
         for function, binding in self._clients:
             key = self._keys.of_extension(EXTENSION)
             value = client_input(self._address, self._options.hub_name, host_url, key)
             self._worker.bind(function.id, binding.name, value)
-        if self._functions:
+        if self._functions and takes_work:
             from local.functions_host.durable.work_items import WorkItemStream
 
             self._stream = WorkItemStream(

@@ -22,6 +22,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from local.functions_host.config.settings import Unsupported
@@ -60,6 +61,8 @@ class WorkerProcess:
         self._free_at = 0.0  # by the loop's clock: when every invocation so far has been paid for
         self._bound: dict[str, dict[str, TypedData]] = {}
         self._running: dict[str, asyncio.Future[InvocationResult]] = {}
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
         self._deaths: list[float] = []
         self._replaced_at: float | None = None  # None while the first worker runs
         self._fails_one_by_one = False
@@ -87,6 +90,16 @@ class WorkerProcess:
         self._kill()
         if self._process is not None:
             await self._process.wait()
+
+    def count_running(self) -> int:
+        """Return how many invocations are under way."""
+        return len(self._running)
+
+    async def rest(self, seconds: float) -> bool:
+        """Wait until nothing is under way; False where something still is after so many seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._at_rest.wait(), seconds)
+        return not self._running
 
     def bind(self, function_id: str, name: str, data: TypedData) -> None:
         """Give a function an input that is the same in every run."""
@@ -122,6 +135,7 @@ class WorkerProcess:
         )
         result: asyncio.Future[InvocationResult] = asyncio.get_running_loop().create_future()
         self._running[invocation.id] = result
+        self._at_rest.clear()
         frames.write(self._writer, invocation)
         limit = None if math.isinf(self._timeout_seconds) else self._timeout_seconds
         try:
@@ -133,6 +147,8 @@ class WorkerProcess:
             return await result
         finally:
             self._running.pop(invocation.id, None)
+            if not self._running:
+                self._at_rest.set()
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -1,0 +1,30 @@
+"""What the handler of this measurement is sent, and the lines it leaves in a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+TRACE_SETTING = "DEATHS_TRACE"
+
+
+class Call(BaseModel):
+    """A message to the handler: the place in its session."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run of the handler that came to its end, by the clock of the machine."""
+
+    at: float
+    session: str
+    number: int
+
+
+def read_lines(file: Path) -> list[Line]:
+    if not file.exists():
+        return []
+    rows = (line.split() for line in file.read_text().splitlines())
+    return [Line(float(at), session, int(number)) for at, session, number in rows]
