@@ -211,11 +211,6 @@ class StoreClock:
     seconds: float = 0.0
 
 
-def is_any(_: Document) -> bool:
-    """Say that every document is looked for."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
     """A description of documents, said twice: in SQL, and for a store that reads no SQL.
@@ -230,7 +225,7 @@ class Query:
 
     sql: str
     limit: int
-    matches: Callable[[Document], bool] = is_any
+    matches: Callable[[Document], bool] = bool  # any document
     parameters: Mapping[str, object] = field(default_factory=dict)
     session: str | None = None
     order: str = ""
@@ -260,7 +255,6 @@ class Container(Protocol):
 
         With `may_be_old` it may be an older one, and costs half. `clock` is set to the time.
         """
-        ...
 
     async def write(self, session: str, operations: Sequence[Operation]) -> tuple[WriteResult, str]:
         """Apply operations to the documents of a session in this order, all or none.
@@ -268,15 +262,12 @@ class Container(Protocol):
         The answer is CREATED and the version of the last document, or what the first operation
         means that was refused. Raises NotStorable for what the store does not take.
         """
-        ...
 
     async def find(self, query: Query, clock: StoreClock | None = None) -> list[Document]:
         """Return the first documents that a query finds; `clock` is set to the time before any."""
-        ...
 
     async def look(self) -> None:
         """Ask for nothing in particular. Raises Unavailable where nothing can be read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +289,6 @@ class Browser(Protocol):
         self, region: str, queue: str, session: str, after: int, limit: int
     ) -> Sequence[BrowsedMessage]:
         """The messages of a session behind a number, in order. Raises Unavailable."""
-        ...
 
     async def browse_sessions(
         self, region: str, queue: str, skip: int, limit: int
@@ -307,7 +297,6 @@ class Browser(Protocol):
 
         Sessions that somebody else has locked are passed over; their order is the broker's.
         """
-        ...
 
 
 class Bus(Protocol):
@@ -323,7 +312,6 @@ class Bus(Protocol):
         Raises InvalidMessage where the queue will never take one of them. It has taken none then,
         as long as its own limit is the one that it told its senders.
         """
-        ...
 
     async def end_dead_letters(
         self, region: str, queue: str, limit: int, end: Callable[[DeadLetter], Awaitable[bool]]
@@ -333,14 +321,12 @@ class Bus(Protocol):
         At most `limit` are given, one after another, and no more after some seconds. What is left
         comes again in a later call. How many were removed is returned.
         """
-        ...
 
     async def look(self, region: str, queue: str) -> None:
         """Connect to a queue as a sender does; nothing is sent.
 
         Raises Misconfigured where it takes no messages before a person changes something.
         """
-        ...
 
 
 class Clock(Protocol):
@@ -348,15 +334,12 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
-        ...
 
     def today(self) -> float:
         """Seconds since 1970, right to the hour: for windows of days only."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Let this much time pass."""
-        ...
 
 
 class Span(Protocol):
@@ -365,11 +348,9 @@ class Span(Protocol):
     @property
     def traceparent(self) -> str | None:
         """Return the name of this work for what follows from it; None where it is in no trace."""
-        ...
 
     def describe(self, **attributes: str | float) -> None:
         """Say more of it."""
-        ...
 
 
 class Telemetry(Protocol):
@@ -379,18 +360,14 @@ class Telemetry(Protocol):
         self, name: str, traceparent: str | None, **attributes: str | float
     ) -> AbstractContextManager[Span]:
         """Work in the trace of `traceparent`, or in a new one; what it calls belongs to it."""
-        ...
 
     def commit(self, entry: Entry, seconds: float) -> None:
         """A new entry, and how long it took: a span for each of its messages that has a trace."""
-        ...
 
     def send(
         self, region: str, queue: str, messages: Sequence[Message], seconds: float, failure: str
     ) -> None:
         """Tell what was sent to a queue, and in how long; `failure` is empty where it was taken."""
-        ...
 
     def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:
         """A value of a measure."""
-        ...

@@ -192,33 +192,29 @@ def rule_for(situation: Situation) -> Rule:
 
 def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> Situation:
     """The facts about a head and a message."""
-    number = message.number
+    number, halt = message.number, head.halt if head else None
+    group = number.group if number else ARRIVALS
+    cursor = head.cursors.get(group, Cursor()) if head else Cursor()
     if head is None:
-        is_next = number is None or number.sequence == 0
-        return Situation(
-            SessionState.EMPTY,
-            HeadContent.NOTHING,
-            NumberPlace.NEXT if is_next else NumberPlace.AHEAD,
-        )
-    cursor = head.cursors.get(number.group if number else ARRIVALS, Cursor())
-    if head.status is Status.WORKING:
+        session = SessionState.EMPTY
+    elif head.status is Status.WORKING:
         session = SessionState.CLAIMED
     else:
-        session = SessionState.HALTED if head.halt is not None else SessionState.OPEN
+        session = SessionState.OPEN if halt is None else SessionState.HALTED
     newest = HeadContent.NOTHING
     # A parked message is named by the entry that parked it, which did not process it.
-    same = None if from_parked else identity_in(head, message, cursor)
+    same = None if head is None or from_parked else identity_in(head, message, cursor)
     if same is not None:
         newest = HeadContent.SAME if same.digest == message.digest else HeadContent.OTHER
     if number is None:
         # Messages without a number come in the order of their arrival.
-        is_next = from_parked or not head.parked.get(ARRIVALS)
-        return Situation(session, newest, NumberPlace.NEXT if is_next else NumberPlace.AHEAD)
-    if number.sequence < cursor.next:
+        is_next = head is None or from_parked or not head.parked.get(ARRIVALS)
+        place = NumberPlace.NEXT if is_next else NumberPlace.AHEAD
+    elif number.sequence < cursor.next:
         place = NumberPlace.PASSED
     elif number.level < cursor.level:
         place = NumberPlace.FENCED
-    elif head.halt is not None and is_same_place(head.halt.number, number):
+    elif halt is not None and is_same_place(halt.number, number):
         place = NumberPlace.FAULT
     else:
         place = NumberPlace.NEXT if number.sequence == cursor.next else NumberPlace.AHEAD

@@ -6,7 +6,7 @@ numbers only, so it does not grow; a retry older than that is a new message to i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from shared.domain.errors import (
     ContentConflict,
@@ -53,18 +53,7 @@ class Draft:
 
     def in_session(self, session: str, number: Number | None = None) -> Message:
         """The message it becomes; raises InvalidMessage where it becomes none."""
-        return Message(
-            id=self.id,
-            session=session,
-            type=self.type,
-            body=self.body,
-            number=number,
-            time=self.time,
-            reply_to=self.reply_to,
-            reply_session=self.reply_session,
-            correlation=self.correlation,
-            traceparent=self.traceparent,
-        )
+        return Message(session=session, number=number, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ Nothing outside this package knows a document's fields, ids or paths.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import takewhile
 from typing import Any
 
 from shared.domain.errors import Misconfigured
-from shared.domain.journal import (
-    Repetition,
-)
+from shared.domain.journal import Repetition
 from shared.domain.message import SEQUENCE_MAX, Message, Number, derive_id
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -53,6 +51,8 @@ WAITING_SECONDS = 60
 OF_OLD_RELEASE = "an older release began this journal, and only it can read it: see docs/upgrade.md"
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
+# The fields of a message that it is stored with where it has them.
+OPTIONAL = ("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder")
 
 
 def pending_id(outbox: Outbox) -> str:
@@ -119,15 +119,10 @@ def encode_staged(
     session: str, attempt: str, batches: Sequence[DestinationBatch]
 ) -> list[Document]:
     """Outputs as an attempt stages them: they vanish unless the attempt commits in time."""
+    common = {"session": session, "kind": "staged", TTL_FIELD: STAGED_SECONDS}
     ids = staged_ids(Staged(attempt, len(batches)))
     return [
-        {
-            "id": document_id,
-            "session": session,
-            "kind": "staged",
-            TTL_FIELD: STAGED_SECONDS,
-            "batches": [encode_batch(batch)],
-        }
+        {"id": document_id, "batches": [encode_batch(batch)], **common}
         for document_id, batch in zip(ids, batches, strict=True)
     ]
 
@@ -180,13 +175,12 @@ def repetition_id(report: str) -> str:
 
 def encode_repetition(session: str, report: str, repetition: Repetition) -> Document:
     """Return the record of a repetition; it stays."""
-    said = asdict(repetition)
-    return {"id": repetition_id(report), "session": session, "kind": "repetition", **said}
+    document = {"id": repetition_id(report), "session": session, "kind": "repetition"}
+    return document | asdict(repetition)
 
 
 def decode_repetition(document: Mapping[str, Any]) -> Repetition:
-    fields = ("who", "why", "since", "digest", "is_done")
-    return Repetition(**{name: document[name] for name in fields})
+    return Repetition(**{field.name: document[field.name] for field in fields(Repetition)})
 
 
 def session_in(document: Mapping[str, Any]) -> str:
@@ -223,7 +217,8 @@ def with_outbox(document: Mapping[str, Any], outbox: Outbox) -> Document:
     changing = ("outbox", "pending", "blocked")
     kept = {name: value for name, value in document.items() if name not in changing}
     if outbox.refused.keys() - decode_outbox(document).refused.keys():
-        kept = {name: value for name, value in kept.items() if name != "closed"} | {"faulted": True}
+        kept.pop("closed", None)
+        kept["faulted"] = True
     return kept | encode_outbox(outbox)
 
 
@@ -283,10 +278,7 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
 
 
 def encode_batch(batch: DestinationBatch) -> Document:
-    return {
-        "queue": batch.queue,
-        "messages": [encode_message(message) for message in batch.messages],
-    }
+    return {"queue": batch.queue, "messages": [encode_message(one) for one in batch.messages]}
 
 
 def decode_batch(document: Mapping[str, Any]) -> DestinationBatch:
@@ -308,22 +300,16 @@ def digest_batches(batches: Iterable[DestinationBatch]) -> str:
 
 def encode_message(message: Message) -> Document:
     """A message; its body is UTF-8 JSON and is kept as the very text that is sent."""
-    document = {
+    document: Document = {
         "id": message.id,
         "session": message.session,
         "type": message.type,
         "body": message.body.decode(),
     }
-    optional = {
-        "number": encode_number(message.number) if message.number else None,
-        "time": message.time,
-        "reply_to": message.reply_to,
-        "reply_session": message.reply_session,
-        "correlation": message.correlation,
-        "traceparent": message.traceparent,
-        "reminder": message.reminder,
-    }
-    return document | {name: value for name, value in optional.items() if value is not None}
+    if message.number is not None:
+        document["number"] = asdict(message.number)
+    optional = ((name, getattr(message, name)) for name in OPTIONAL)
+    return document | {name: value for name, value in optional if value is not None}
 
 
 def encode_kept(message: Message) -> Document:
@@ -344,12 +330,7 @@ def decode_message(document: Mapping[str, Any]) -> Message:
         type=document["type"],
         body=document["body"].encode(),
         number=decode_number(number) if number else None,
-        time=document.get("time"),
-        reply_to=document.get("reply_to"),
-        reply_session=document.get("reply_session"),
-        correlation=document.get("correlation"),
-        traceparent=document.get("traceparent"),
-        reminder=document.get("reminder"),
+        **{name: document[name] for name in OPTIONAL if name in document},
     )
 
 
@@ -359,14 +340,8 @@ def decode_parked(document: Mapping[str, Any]) -> Message:
 
 def decode_parked_run(documents: Iterable[Mapping[str, Any]], ids: Sequence[str]) -> list[Message]:
     """Parked messages in the order of their ids, up to the first id that is missing."""
-    pairs = zip(documents, ids, strict=False)
-    return [
-        decode_parked(d) for d, wanted in takewhile(lambda pair: pair[0]["id"] == pair[1], pairs)
-    ]
-
-
-def encode_number(number: Number) -> Document:
-    return {"group": number.group, "level": number.level, "sequence": number.sequence}
+    run = takewhile(lambda pair: pair[0]["id"] == pair[1], zip(documents, ids, strict=False))
+    return [decode_parked(document) for document, _ in run]
 
 
 def decode_number(document: Mapping[str, Any]) -> Number:

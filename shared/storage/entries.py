@@ -28,7 +28,6 @@ from shared.domain.journal import (
 from shared.domain.message import OWN_SOURCE, Message, derive_id
 from shared.domain.outbox import PendingOutbox, Staged
 from shared.ports import (
-    NOTHING_CARRIED,
     Carried,
     CreateDocument,
     DeleteDocument,
@@ -48,7 +47,6 @@ from shared.storage.documents import (
     decode_number,
     decode_outbox,
     encode_kept,
-    encode_number,
     encode_outbox,
     encode_parked,
     encode_waiting,
@@ -166,7 +164,7 @@ def encode_entry(entry: Entry) -> Document:
         "reminders": dict(entry.reminders),
         "alert": entry.alert,
         "message": encode_kept(entry.message) if entry.message and not is_parked else None,
-        "halt": halt and {"at": halt.at, **encode_number(halt.number)},
+        "halt": halt and {"at": halt.at, **asdict(halt.number)},
         "resolution": entry.resolution and asdict(entry.resolution),
         "answer": dict(entry.answer or {}),
     }
@@ -202,7 +200,6 @@ def with_state(document: Document, stored: Mapping[str, Any] | None) -> Document
 
 def decode_entry(document: Mapping[str, Any]) -> Entry:
     """An entry. Where its own state lies beside it and was not read, `state_at` is its position."""
-    state_at = document.get("state_at") if "state" not in document else None
     halt, resolution = document.get("halt"), document.get("resolution")
     message, lease, closed = document.get("message"), document.get("lease"), document.get("closed")
     model = document.get("model")
@@ -212,7 +209,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         status=Status(document["status"]),
         identities=decode_identities(document),
         state=document.get("state"),
-        state_at=state_at,
+        state_at=document.get("state_at") if "state" not in document else None,
         state_apart=document.get("state_apart", False),
         attempt=Attempt(document["attempt"], Owner(**document["owner"])),
         cursors={g: Cursor(**cursor) for g, cursor in document["cursors"].items()},
@@ -276,14 +273,8 @@ def processed_by_position(
 def encode_identity(identity: MessageIdentity) -> Document:
     """Return an identity, with the fields of its number beside the others."""
     number = identity.number
-    named: Document = {
-        "id": identity.id,
-        "type": identity.type,
-        "digest": identity.digest,
-        "group": number.group,
-        "level": number.level,
-        "sequence": number.sequence,
-    }
+    named: Document = {"id": identity.id, "type": identity.type, "digest": identity.digest}
+    named |= asdict(number)
     # The source says nothing about a message that its sender numbered, and most have ours.
     if number.group == ARRIVALS and identity.source != OWN_SOURCE:
         named["source"] = identity.source
@@ -300,9 +291,7 @@ def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
     )
 
 
-def append_operations(
-    entry: Entry, document: Document, carried: Carried = NOTHING_CARRIED
-) -> list[Operation]:
+def append_operations(entry: Entry, document: Document, carried: Carried) -> list[Operation]:
     """The batch that appends an entry, of which the document is given.
 
     The first entry of a session creates its genesis, which is never removed, so nobody can begin a
@@ -321,7 +310,6 @@ def append_operations(
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
     # 2. Nobody else was first. This create is claim, commit, deduplication and fence at once.
     operations.append(CreateDocument(document, WriteResult.TAKEN))
-    operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     # 3. A message is parked, or taken from where it was parked.
     if entry.status is Status.PARKED and entry.message is not None:
         operations += park_operations(entry, entry.message)
@@ -337,19 +325,20 @@ def append_operations(
     for identity in entry.identities:
         if identity.number.group != ARRIVALS:
             continue
-        marker = encode_marker(
-            entry.session, Marker(identity, entry.position), carried.marker_seconds
-        )
+        proof = Marker(identity, entry.position)
+        marker = encode_marker(entry.session, proof, carried.marker_seconds)
         if entry.from_parked or entry.resolution is not None:
             operations.append(UpsertDocument(marker))
         else:
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
     # 6. What the entry no longer says of other producer groups is kept beside it. The entry is
     #    created in the same batch, so nobody reads one of the two without the other.
-    for group, cursor in carried.evicted.items():
-        operations.append(UpsertDocument(encode_cursor(entry.session, group, cursor)))
-    staged = entry.outbox.location
-    return operations + (adopt_staged(staged) if isinstance(staged, Staged) else [])
+    evicted = carried.evicted.items()
+    operations += [UpsertDocument(encode_cursor(entry.session, *named)) for named in evicted]
+    # 7. What is too large for the entry lies beside it.
+    if entry.state_apart or isinstance(entry.outbox.location, Staged):
+        operations += keep_beside(entry)
+    return operations
 
 
 def park_operations(entry: Entry, message: Message) -> list[Operation]:
@@ -379,15 +368,10 @@ def is_first_parked(entry: Entry) -> bool:
 
 
 def replace_operations(
-    entry: Entry,
-    document: Document,
-    version: str,
-    carried: Carried = NOTHING_CARRIED,
-    waiting: ParkedMessage | None = None,
+    entry: Entry, version: str, carried: Carried, waiting: ParkedMessage | None
 ) -> list[Operation]:
-    """The batch that replaces a claim by a document, with a message to be parked beside it."""
-    operations: list[Operation] = [ReplaceDocument(document, version, WriteResult.TAKEN)]
-    operations += [UpsertDocument(encode_state(entry))] if entry.state_apart else []
+    """The batch that replaces a claim by an entry, with a message to be parked beside it."""
+    operations: list[Operation] = [ReplaceDocument(encode_entry(entry), version, WriteResult.TAKEN)]
     if waiting is not None:
         parked = encode_parked(waiting.message, waiting.identity.number)
         operations.append(CreateDocument(parked, WriteResult.PARKED_BEFORE))
@@ -397,16 +381,17 @@ def replace_operations(
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
-    staged = entry.outbox.location
-    return operations + (adopt_staged(staged) if isinstance(staged, Staged) else [])
+    return operations + keep_beside(entry)
 
 
-def adopt_staged(staged: Staged) -> list[Operation]:
-    """Staged outputs become the entry's: they no longer vanish by themselves.
+def keep_beside(entry: Entry) -> list[Operation]:
+    """Return what keeps a state beside its entry, and staged outputs from vanishing by themselves.
 
-    An attempt that was too slow finds them gone, and cannot commit.
+    An attempt that was too slow finds these gone, and cannot commit.
     """
-    return [PatchDocument(part, {"/ttl": -1}, WriteResult.ORPHANED) for part in staged_ids(staged)]
+    operations: list[Operation] = [UpsertDocument(encode_state(entry))] if entry.state_apart else []
+    staged = staged_ids(entry.outbox.location) if isinstance(entry.outbox.location, Staged) else []
+    return operations + [PatchDocument(one, {"/ttl": -1}, WriteResult.ORPHANED) for one in staged]
 
 
 def leave_pending_operations(position: int, regions: Sequence[str]) -> list[Operation]:

@@ -50,6 +50,7 @@ from shared.ports import (
 )
 from shared.storage import queries
 from shared.storage.documents import (
+    blocked_key,
     blocked_queues_in,
     decode_outbox,
     decode_parked,
@@ -189,7 +190,7 @@ class Journal:
         CREATED, or TAKEN if the version is another. Raises NotStorable for what the store does not
         take.
         """
-        operations = replace_operations(entry, encode_entry(entry), version, carried, waiting)
+        operations = replace_operations(entry, version, carried, waiting)
         result, _ = await self.container.write(entry.session, operations)
         return result
 
@@ -374,7 +375,8 @@ class Journal:
         outbox fewer miss, at any age: another region's acknowledgement was their last change. That
         is a second query, in which the store looks at each outbox that waits.
         """
-        place, clock = queries.place_of(need, region, queue), StoreClock()
+        place = blocked_key(region, queue) if need is SessionNeed.UNBLOCKING else region
+        clock = StoreClock()
         # Oldest first, so nothing is read beyond the first document that is too young.
         aged = queries.sessions_query(
             need,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from shared.ports import Document, Query, SessionNeed
-from shared.storage.documents import blocked_key, is_entry, parked_ends, written_at
+from shared.storage.documents import is_entry, parked_ends, written_at
 from shared.storage.entries import ENTRY_IDS, GENESIS_ID, position_id, summarise_entry
 
 # Of a session's marks so many are looked at, and of signs: all of those of a page's last second
@@ -18,42 +18,11 @@ SIGNS_MAX = 10_000
 # A partition that holds nothing.
 NOBODY = "$nobody"
 
-HEAD_QUERY = "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC"
-OLDEST_QUERY = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
-PROCESSED_QUERY = (
-    "SELECT c.id, c.identities, c.claimed FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id"
-)
-BLOCKED_QUERY = "SELECT * FROM c WHERE ARRAY_LENGTH(c.blocked) > 0 ORDER BY c.id"
-PARKED_QUERY = "SELECT * FROM c WHERE c.id >= @from AND c.id <= @to ORDER BY c.id"
 # What a sign says, and no bodies or states, which may be large.
 SIGN_FIELDS = (
     "c.id, c.session, c.kind, c._ts, c._etag, c.faulted, c.halt, c.reason, c.alert, c.pending,"
     ' c.waiting, {"refused": c.outbox.refused, "blocked": c.outbox.blocked,'
     ' "decided": c.outbox.decided} AS outbox'
-)
-MILESTONE_QUERY = "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC"
-# Which region wrote what, and no state. Only the time is indexed, so what is no entry is read for
-# nothing; at the newest end of a journal that is little.
-RECENT_QUERY = (
-    "SELECT c._ts, c.owner, ARRAY_LENGTH(c.identities) AS messages FROM c"
-    " WHERE c._ts > @since AND c.kind = 'entry' ORDER BY c._ts DESC"
-)
-WAITING_QUERY = (
-    "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.pending, @region) AND c._ts <= @late ORDER BY c._ts"
-)
-# The oldest outbox that is blocked in @region and at something beside what is @known.
-BLOCKED_BESIDE_QUERY = (
-    "SELECT TOP 1 c.blocked FROM c WHERE ARRAY_CONTAINS(c.blocked, @region)"
-    " AND ARRAY_LENGTH(SETINTERSECT(c.blocked, @known)) < ARRAY_LENGTH(c.blocked) ORDER BY c._ts"
-)
-# What a sweep in @region has to do, at any age. Without TOP or ORDER BY it needs no query plan.
-WORK_QUERY = (
-    "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.pending, @region)"
-    " OR ARRAY_CONTAINS(c.blocked, @region) OR c.claimed = true OR c.waiting = true"
-)
-LISTED_QUERY = (
-    "SELECT c.listed FROM c WHERE c.id = 'genesis' AND c.listed > @after"
-    " AND STARTSWITH(c.listed, @prefix) ORDER BY c.listed"
 )
 # The field that is there only while a document's session has the need.
 FIELDS = {
@@ -72,11 +41,6 @@ SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
 SIGNED = (*PLACED, SessionNeed.RESOLUTION, SessionNeed.DRAINING)
 
 
-def place_of(need: SessionNeed, region: str, queue: str) -> str:
-    """Return the place that a session is asked to have a need at."""
-    return blocked_key(region, queue) if need is SessionNeed.UNBLOCKING else region
-
-
 def shows_need(document: Document, need: SessionNeed, place: str = "") -> bool:
     """Say whether a document shows that its session has the need, at a place where it has one."""
     value = document.get(FIELDS[need])
@@ -91,7 +55,7 @@ def shows_any_need(document: Document) -> bool:
 def head_query(session: str, *, may_be_old: bool = False) -> Query:
     """Return the query for the newest entry of a session."""
     return Query(
-        HEAD_QUERY,
+        "SELECT TOP 1 * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id DESC",
         1,
         session=session,
         order="id",
@@ -103,14 +67,16 @@ def head_query(session: str, *, may_be_old: bool = False) -> Query:
 
 def oldest_query(session: str, limit: int) -> Query:
     """Return the query for the oldest entries of a session."""
-    return Query(OLDEST_QUERY, limit, session=session, order="id", ids=ENTRY_IDS)
+    sql = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
+    return Query(sql, limit, session=session, order="id", ids=ENTRY_IDS)
 
 
 def processed_query(session: str, position: int, limit: int) -> Query:
     """Return the query for what the entries of a session from a position on processed."""
     start = position_id(position)
     return Query(
-        PROCESSED_QUERY,
+        "SELECT c.id, c.identities, c.claimed FROM c WHERE c.id >= @from AND c.id < ':'"
+        " ORDER BY c.id",
         limit,
         parameters={"@from": start},
         session=session,
@@ -123,7 +89,7 @@ def processed_query(session: str, position: int, limit: int) -> Query:
 def parked_query(session: str, lowest: str, highest: str, limit: int) -> Query:
     """Return the query for the messages of a session that are parked under a range of ids."""
     return Query(
-        PARKED_QUERY,
+        "SELECT * FROM c WHERE c.id >= @from AND c.id <= @to ORDER BY c.id",
         limit,
         parameters={"@from": lowest, "@to": highest},
         session=session,
@@ -153,7 +119,7 @@ def pending_query(session: str, regions: Sequence[str], limit: int) -> Query:
 def blocked_query(session: str, limit: int) -> Query:
     """Return the query for a session's outboxes with blocked queues, the oldest entries first."""
     return Query(
-        BLOCKED_QUERY,
+        "SELECT * FROM c WHERE ARRAY_LENGTH(c.blocked) > 0 ORDER BY c.id",
         limit,
         lambda document: bool(document.get("blocked")),
         session=session,
@@ -165,7 +131,8 @@ def blocked_query(session: str, limit: int) -> Query:
 def blocked_beside_query(region: str, known: Collection[str]) -> Query:
     """Return the query for the oldest outbox that a region blocks at a queue that is not known."""
     return Query(
-        BLOCKED_BESIDE_QUERY,
+        "SELECT TOP 1 c.blocked FROM c WHERE ARRAY_CONTAINS(c.blocked, @region) AND"
+        " ARRAY_LENGTH(SETINTERSECT(c.blocked, @known)) < ARRAY_LENGTH(c.blocked) ORDER BY c._ts",
         1,
         lambda document: (
             region in (blocked := document.get("blocked", ())) and not {*blocked} <= {*known}
@@ -177,9 +144,11 @@ def blocked_beside_query(region: str, known: Collection[str]) -> Query:
 
 
 def work_query(region: str) -> Query:
-    """Return the query for anything that a sweep in a region has to do."""
+    """Return the query for anything that a sweep in a region has to do, at any age."""
     return Query(
-        WORK_QUERY,
+        # Without TOP or ORDER BY it needs no query plan.
+        "SELECT c.id FROM c WHERE ARRAY_CONTAINS(c.pending, @region)"
+        " OR ARRAY_CONTAINS(c.blocked, @region) OR c.claimed = true OR c.waiting = true",
         1,
         # Where queues are blocked, the field names their region, too.
         lambda document: any(shows_need(document, need, region) for need in SWEPT),
@@ -251,12 +220,19 @@ def signs_query(
     wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
     sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table
     parameters = named(regions) | {"@late": late, "@from": newest}
+
+    def matches(document: Document) -> bool:
+        written = written_at(document)
+        return written <= newest and any(
+            shows_need_at(document, need, regions)
+            and (written <= late or need in (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING))
+            for need in needs
+        )
+
     return Query(
         sql,
         SIGNS_MAX,
-        lambda document: (
-            written_at(document) <= newest and shows_sign(document, needs, regions, late)
-        ),
+        matches,
         {name: value for name, value in parameters.items() if name in sql},
         session,
         order="_ts",
@@ -266,21 +242,10 @@ def signs_query(
     )
 
 
-def shows_sign(
-    document: Document, needs: Collection[SessionNeed], regions: Sequence[str], late: float
-) -> bool:
-    """Say whether a document shows one of these needs, which two of them do once they are late."""
-    at_once = (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING)
-    return any(
-        shows_need_at(document, need, regions) and (need in at_once or written_at(document) <= late)
-        for need in needs
-    )
-
-
 def milestone_query(session: str) -> Query:
     """Return the query for the marked entries of a session, the newest first."""
     return Query(
-        MILESTONE_QUERY,
+        "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC",
         MILESTONES_MAX,
         partial(shows_need, need=SessionNeed.COMPACTION),
         session=session,
@@ -293,7 +258,8 @@ def milestone_query(session: str) -> Query:
 def listed_query(prefix: str, after: str, limit: int) -> Query:
     """Return the query for sessions by name: those of a prefix that come after a name."""
     return Query(
-        LISTED_QUERY,
+        "SELECT c.listed FROM c WHERE c.id = 'genesis' AND c.listed > @after"
+        " AND STARTSWITH(c.listed, @prefix) ORDER BY c.listed",
         limit,
         lambda document: (name := document.get("listed", "")) > after and name.startswith(prefix),
         {"@after": after, "@prefix": prefix},
@@ -304,9 +270,12 @@ def listed_query(prefix: str, after: str, limit: int) -> Query:
 
 
 def recent_query(since: float, limit: int) -> Query:
-    """Return the query for a summary of the entries after a time, the newest first."""
+    """Return the query for which region wrote what after a time, the newest first; no states."""
     return Query(
-        RECENT_QUERY,
+        # Only the time is indexed, so what is no entry is read for nothing; at the newest end of a
+        # journal that is little.
+        "SELECT c._ts, c.owner, ARRAY_LENGTH(c.identities) AS messages FROM c"
+        " WHERE c._ts > @since AND c.kind = 'entry' ORDER BY c._ts DESC",
         limit,
         lambda document: is_entry(document) and written_at(document) > since,
         {"@since": since},
@@ -321,7 +290,8 @@ def recent_query(since: float, limit: int) -> Query:
 def waiting_query(region: str, late: float, limit: int) -> Query:
     """Return the query for outboxes that wait for a region since a time, the oldest first."""
     return Query(
-        WAITING_QUERY,
+        "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.pending, @region) AND c._ts <= @late"
+        " ORDER BY c._ts",
         limit,
         lambda document: (
             shows_need(document, SessionNeed.DELIVERY, region) and written_at(document) <= late

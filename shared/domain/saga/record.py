@@ -5,7 +5,7 @@ state itself says what has happened, that holds beyond the window of un-numbered
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -62,21 +62,17 @@ class SagaEnd(Data):
     reason: str | None = None
 
 
+class SagaAlert(SagaEnd):
+    """A saga that a person has to look at."""
+
+    kind: str | None
+
+
 class SagaAnswer(BaseModel):
     """The answer of a saga's session: where it stands, and why it refused the message."""
 
     state: SagaState
     refused: str | None = None
-
-
-class SagaAlert(Data):
-    """A saga that a person has to look at."""
-
-    key: str
-    kind: str | None
-    state: SagaState
-    reason: str | None
-    outcomes: dict[str, StepOutcome]
 
 
 type PlanMaker[B: BaseModel] = Callable[[B, Context], Plan]
@@ -89,11 +85,8 @@ class SagaKinds:
     handlers: Handlers = field(default_factory=Handlers)
 
     def __post_init__(self) -> None:
-        for kind, body, handle in (
-            (EVENT_TYPE, SagaEvent, add_event),
-            (END_TYPE, SagaEnd, end_saga),
-        ):
-            self.handlers.add(saga_handler(kind, body, handle))
+        self.handlers.add(saga_handler(EVENT_TYPE, SagaEvent, add_event))
+        self.handlers.add(saga_handler(END_TYPE, SagaEnd, end_saga))
 
     def register[P: PlanMaker[Any]](self, kind: str, *, body: type[BaseModel]) -> Callable[[P], P]:
         """Decorate a pure function that makes a plan; a second one for a kind is a ValueError."""
@@ -177,19 +170,8 @@ def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRec
     if not ending.state.needs_a_person:
         return Handled(ended, answer=answer)
     alert = f"the saga is {ended.state}: {ended.reason or 'no reason given'}"
-    return Handled(ended, (alert_person(ended, ending),), answer, alert)
-
-
-def alert_person(ended: SagaRecord, ending: SagaEnd) -> Output:
-    """The alert to the app's output queue about a saga that a person has to look at."""
-    alert = SagaAlert(
-        key=ending.key,
-        kind=ended.kind,
-        state=ended.state,
-        reason=ended.reason,
-        outcomes=ended.outcomes,
-    )
-    return Output(ALERT_TYPE, alert)
+    sent = SagaAlert(kind=ended.kind, **ending.model_dump())
+    return Handled(ended, (Output(ALERT_TYPE, sent),), answer, alert)
 
 
 def answer_with(record: SagaRecord, refused: str | None = None) -> Handled[SagaRecord]:
@@ -206,9 +188,8 @@ def start_message(key: str, kind: str, body: bytes, at: str) -> Message:
 def event_message(key: str, event: str, at: str) -> Message:
     """The message that keeps an event: the same event has the same id."""
     body = SagaEvent(event=event).model_dump_json().encode()
-    return name_message(
-        Message("event", session_of(key), EVENT_TYPE, body, time=at), "event", event
-    )
+    unnamed = Message("event", session_of(key), EVENT_TYPE, body, time=at)
+    return name_message(unnamed, "event", event)
 
 
 def end_message(ending: SagaEnd, at: str) -> Message:
@@ -220,10 +201,4 @@ def end_message(ending: SagaEnd, at: str) -> Message:
 
 def name_message(message: Message, *parts: str) -> Message:
     """The message with the id that follows from its session and these parts."""
-    return Message(
-        derive_id("saga", message.session, *parts),
-        message.session,
-        message.type,
-        message.body,
-        time=message.time,
-    )
+    return replace(message, id=derive_id("saga", message.session, *parts))

@@ -36,9 +36,7 @@ class Activity(StrEnum):
     STEP = "saga_step"  # apply or undo a step: a StepReply
     GIVE_UP = "saga_give_up"  # see to it that a step never acts, unless it has: a StepReply
     DECIDE = "saga_decide"  # what ends a wait: {"event": its name or None, "events": all so far}
-    LOOK = (
-        "saga_look"  # how the saga ended, {"ended": SagaState}, or while it has not, a StartedSaga
-    )
+    LOOK = "saga_look"  # {"ended": SagaState}, or while it has not ended, a StartedSaga
     END = "saga_end"  # record the end: {"ended": the SagaState that was recorded first}
 
 
@@ -213,11 +211,8 @@ def compensate(progress: WalkProgress) -> Walk[SagaState]:
             is_undone = reply is not None and reply.outcome is StepOutcome.DONE
             progress.outcomes[step.name] = StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
     is_clean = not {StepOutcome.UNKNOWN, StepOutcome.KEPT} & set(progress.outcomes.values())
-    return (
-        yield from record_end(
-            progress, SagaState.COMPENSATED if is_clean else SagaState.COMPENSATION_FAILED
-        )
-    )
+    state = SagaState.COMPENSATED if is_clean else SagaState.COMPENSATION_FAILED
+    return (yield from record_end(progress, state))
 
 
 def record_end(progress: WalkProgress, state: SagaState) -> Walk[SagaState]:
@@ -245,23 +240,17 @@ def step_call(
     saga: StartedSaga, step: Step, direction: Direction, *, insists: bool
 ) -> ActivityCall:
     """The call that applies or undoes a step."""
-    work = {
-        "key": saga.key,
-        "at": saga.at,
-        "step": step.model_dump(mode="json"),
-        "direction": direction.value,
-    }
-    return (
-        ActivityCall(Activity.STEP, work)
-        if insists
-        else ActivityCall(Activity.STEP, work, step.tries)
-    )
+    work = work_on(saga, step) | {"direction": direction.value}
+    return ActivityCall(Activity.STEP, work, INSISTENT_TRIES if insists else step.tries)
 
 
 def give_up_call(saga: StartedSaga, step: Step) -> ActivityCall:
     """The call that settles a step without an answer."""
-    work = {"key": saga.key, "at": saga.at, "step": step.model_dump(mode="json")}
-    return ActivityCall(Activity.GIVE_UP, work)
+    return ActivityCall(Activity.GIVE_UP, work_on(saga, step))
+
+
+def work_on(saga: StartedSaga, step: Step) -> dict[str, Any]:
+    return {"key": saga.key, "at": saga.at, "step": step.model_dump(mode="json")}
 
 
 def call_all(calls: Sequence[ActivityCall]) -> Walk[list[StepReply | None]]:
