@@ -50,17 +50,6 @@ class SagaResponse:
     reason: str | None = None
 
 
-ACCEPTED = SagaResponse(is_accepted=True)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitEvents:
-    """The event that ended a wait, None while there is none, and all events of the saga."""
-
-    decision: str | None
-    all: tuple[str, ...]
-
-
 class Sagas:
     """One worker's way to the journals of sagas."""
 
@@ -74,26 +63,10 @@ class Sagas:
         return {
             Activity.STEP: self.steps.perform,
             Activity.GIVE_UP: self.steps.give_up,
-            Activity.DECIDE: self.perform_deciding,
-            Activity.LOOK: self.perform_loading,
-            Activity.END: self.perform_ending,
+            Activity.DECIDE: self.decide,
+            Activity.LOOK: self.look,
+            Activity.END: self.end,
         }
-
-    async def perform_deciding(self, work: dict[str, Any]) -> dict[str, Any]:
-        """Return the end of a wait: `{"event": name or None, "events": all so far}`."""
-        events = await self.decide(work["key"], work["wait"], is_over=work["is_over"])
-        return {"event": events.decision, "events": list(events.all)}
-
-    async def perform_loading(self, work: dict[str, Any]) -> dict[str, Any]:
-        """`{"ended": SagaState}`, or the saga as a walk begins with it."""
-        found = await self.load(work["key"])
-        if isinstance(found, SagaState):
-            return {"ended": found.value}
-        return found.model_dump(mode="json")
-
-    async def perform_ending(self, work: dict[str, Any]) -> dict[str, Any]:
-        """Record the end: `{"ended": the SagaState that was recorded first}`."""
-        return {"ended": (await self.end(SagaEnd.model_validate(work))).value}
 
     async def start(self, key: str, kind: str, body: bytes) -> SagaResponse:
         """Start a saga. Starting it again with the same content changes nothing and is accepted.
@@ -136,34 +109,46 @@ class Sagas:
         # Only so that a wait does not go on waiting.
         if record.plan.waits:
             await self.add_event(key, CANCELLED)
-        return ACCEPTED
+        return SagaResponse(is_accepted=True)
 
-    async def decide(self, key: str, wait: str, *, is_over: bool) -> WaitEvents:
-        """Return the end of a wait, if there is one; `is_over` says that time is up.
+    async def decide(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Return the end of a wait: `{"event": name or None, "events": all so far}`.
 
-        Raises Unavailable or OutcomeUnknown.
+        `is_over` says that time is up. Raises Unavailable or OutcomeUnknown.
         """
+        key, wait = work["key"], work["wait"]
         record = await self.started_record(key)
         waited = next(one for one in record.plan.waits if one.name == wait) if record.plan else None
         if waited is None:
             raise InvalidMessage(f"saga {key!r} has no wait {wait!r}")
-        if is_over and waited.decision(record.events) is None:
+        if work["is_over"] and waited.decision(record.events) is None:
             await self.apply(event_message(key, waited.timeout, self.now))
             record = await self.started_record(key)
-        return WaitEvents(waited.decision(record.events), record.events)
+        return {"event": waited.decision(record.events), "events": list(record.events)}
+
+    async def look(self, work: dict[str, Any]) -> dict[str, Any]:
+        """`{"ended": SagaState}`, or the saga as a walk begins with it. Raises Unavailable."""
+        found = await self.load(work["key"])
+        if isinstance(found, SagaState):
+            return {"ended": found.value}
+        return found.model_dump(mode="json")
 
     async def load(self, key: str) -> StartedSaga | SagaState:
         """The saga as a walk begins with it, or how it ended. Raises Unavailable."""
         record = await self.started_record(key)
         return record.state if record.state.is_end else start_of(key, record)
 
-    async def end(self, ending: SagaEnd) -> SagaState:
-        """Record an end; the one that was recorded first. Raises Unavailable or OutcomeUnknown."""
+    async def end(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Record the end: `{"ended": the SagaState that was recorded first}`.
+
+        Raises Unavailable or OutcomeUnknown.
+        """
+        ending = SagaEnd.model_validate(work)
         await self.apply(end_message(ending, self.now))
         record = await self.started_record(ending.key)
         if not record.state.is_end:
             raise Unavailable(f"saga {ending.key!r} has not ended")
-        return record.state
+        return {"ended": record.state.value}
 
     async def read_outcomes(self, key: str, record: SagaRecord) -> dict[str, StepOutcome]:
         """Return the outcome of each step so far, read where it was recorded; nothing is run."""
@@ -208,10 +193,8 @@ class Sagas:
             traceparent = traceparent_of(key_of(message.session) or "")
             message = replace(message, traceparent=traceparent)
         reply = await self.commands.apply(message)
-        if not isinstance(reply, Answered):
-            return SagaResponse(is_accepted=False, reason=reply.reason)
-        refused = reply.answer.get("refused")
-        return ACCEPTED if refused is None else SagaResponse(is_accepted=False, reason=refused)
+        refused = reply.answer.get("refused") if isinstance(reply, Answered) else reply.reason
+        return SagaResponse(is_accepted=refused is None, reason=refused)
 
     @property
     def now(self) -> str:

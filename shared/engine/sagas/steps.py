@@ -12,7 +12,7 @@ from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable
 from shared.domain.handler import Kind
-from shared.domain.journal import Entry, Json, MessageIdentity, Status
+from shared.domain.journal import Entry, Json, Status
 from shared.domain.message import Message
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import (
@@ -96,7 +96,9 @@ async def read_reply(journal: Journal, command: Message) -> Answered | Failed | 
     again.
     """
     marker = await journal.marker(command.session, command.id, command.source)
-    if marker is not None and not is_step_of(marker.identity, command):
+    recorded = marker.identity if marker else None
+    # A tombstone has the place of the command itself: only we send these.
+    if recorded and recorded.digest != command.digest and recorded.type != TOMBSTONE_TYPE:
         return Failed("its id was used before with other content")
     entry = await journal.entry(command.session, marker.position) if marker else None
     # The marker of one that waits beside a claim names the claim, which answers another message.
@@ -116,11 +118,6 @@ def reply_in(entry: Entry) -> Answered | Failed | None:
             return Failed(entry.reason or "refused")
         case Status.PARKED | Status.WORKING:
             return None
-
-
-def is_step_of(recorded: MessageIdentity, command: Message) -> bool:
-    """Return whether a session recorded this command or its tombstone, which only we send."""
-    return recorded.digest == command.digest or recorded.type == TOMBSTONE_TYPE
 
 
 class SagaSteps:
