@@ -72,7 +72,8 @@ class Namespace:
     async def sender(self, queue: str) -> AsyncIterator[ServiceBusSender]:
         """Borrow a sender; one that failed is closed, not given back."""
         async with self.turns[queue]:
-            sender = self.idle[queue].pop() if self.idle[queue] else self.new_sender(queue)
+            idle = self.idle[queue]
+            sender = idle.pop() if idle else self.open(lambda one: one.get_queue_sender(queue))
             try:
                 yield sender
             except BaseException:
@@ -86,25 +87,11 @@ class Namespace:
         self.closing.add(closing)
         closing.add_done_callback(self.closing.discard)
 
-    def new_sender(self, queue: str) -> ServiceBusSender:
-        """A sender that connects when it is first used. Raises Misconfigured."""
-        return self.open(lambda client: client.get_queue_sender(queue))
-
-    def new_dead_letter_receiver(self, queue: str) -> ServiceBusReceiver:
-        """A receiver of what the broker gave up on. Raises Misconfigured."""
-        sub_queue = ServiceBusSubQueue.DEAD_LETTER
-        return self.open(lambda client: client.get_queue_receiver(queue, sub_queue=sub_queue))
-
-    def new_session_receiver(self, queue: str, session: Any) -> ServiceBusReceiver:
-        """A receiver that tries once: that no session waits is an answer. Raises Misconfigured."""
-        wait = RECEIVE_WAIT_SECONDS
-        return self.open(
-            lambda client: client.get_queue_receiver(queue, session_id=session, max_wait_time=wait),
-            retries=0,
-        )
-
     def open[L](self, link: Callable[[ServiceBusClient], L], *, retries: int = RETRIES) -> L:
-        """A link of a client, which is made when its first link is wanted."""
+        """A link of a client, which is made when its first link is wanted.
+
+        It connects when it is first used. Raises Misconfigured.
+        """
         try:
             if retries not in self.clients:
                 self.clients[retries] = self.new_client(retries)
@@ -114,15 +101,12 @@ class Namespace:
             raise make_error(Failure(BUS, CREDENTIAL), str(error)) from error
 
     def new_client(self, retries: int) -> ServiceBusClient:
+        options: dict[str, Any] = {"retry_total": retries, "retry_backoff_factor": 0.1}
         if self.connection_string is not None:
-            return ServiceBusClient.from_connection_string(
-                self.connection_string, retry_total=retries, retry_backoff_factor=0.1
-            )
+            return ServiceBusClient.from_connection_string(self.connection_string, **options)
         if self.credential is None:
             self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)
-        return ServiceBusClient(
-            self.endpoint or "", self.credential, retry_total=retries, retry_backoff_factor=0.1
-        )
+        return ServiceBusClient(self.endpoint or "", self.credential, **options)
 
     async def close(self) -> None:
         """Close every sender and the clients; the next use connects again."""
@@ -198,13 +182,18 @@ class ServiceBus:
         given = removed = 0
         until = time.monotonic() + DEAD_LETTER_SECONDS_MAX
         async with AsyncExitStack() as opened:
-            receiver = self.namespaces[region].new_dead_letter_receiver(queue)
+            receiver = self.namespaces[region].open(
+                lambda one: one.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+            )
             with converting(region, queue):
                 async with asyncio.timeout(self.send_seconds_max):
                     await opened.enter_async_context(receiver)
             while given < limit and time.monotonic() < until:
                 with converting(region, queue):
-                    letters = await self.receive(receiver, limit - given)
+                    async with asyncio.timeout(self.send_seconds_max):
+                        letters = await receiver.receive_messages(
+                            min(limit - given, RECEIVED_AT_ONCE), max_wait_time=RECEIVE_WAIT_SECONDS
+                        )
                 if not letters:
                     break
                 for letter in letters:
@@ -215,15 +204,6 @@ class ServiceBus:
                         removed += 1
                 given += len(letters)
         return removed
-
-    async def receive(
-        self, receiver: ServiceBusReceiver, limit: int
-    ) -> list[ServiceBusReceivedMessage]:
-        """Some dead letters, locked; a broker that does not answer is given up on."""
-        async with asyncio.timeout(self.send_seconds_max):
-            return await receiver.receive_messages(
-                min(limit, RECEIVED_AT_ONCE), max_wait_time=RECEIVE_WAIT_SECONDS
-            )
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
@@ -284,7 +264,11 @@ class ServiceBus:
         self, region: str, queue: str, session: Any
     ) -> ServiceBusReceiver | None:
         """A receiver that has a session's lock; None where there is none to be had."""
-        receiver = self.namespaces[region].new_session_receiver(queue, session)
+        options: dict[str, Any] = {"session_id": session, "max_wait_time": RECEIVE_WAIT_SECONDS}
+        # It tries once: that no session waits is an answer.
+        receiver = self.namespaces[region].open(
+            lambda client: client.get_queue_receiver(queue, **options), retries=0
+        )
         try:
             async with asyncio.timeout(self.send_seconds_max):
                 return await receiver.__aenter__()
@@ -296,12 +280,9 @@ class ServiceBus:
 
     async def look(self, region: str, queue: str) -> None:
         """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
-        try:
+        with converting(region, queue):
             async with self.namespaces[region].sender(queue) as sender:
                 await sender.create_message_batch()
-        except (AzureError, OSError, ValueError) as error:
-            place = f"(queue {queue!r} of {region}: {error})"
-            raise make_error(Failure(BUS, code_of(error)), place) from error
 
     async def close(self) -> None:
         """Close every namespace."""
@@ -311,8 +292,7 @@ class ServiceBus:
 
 async def peek(receiver: ServiceBusReceiver, limit: int, first: int) -> list[BrowsedMessage]:
     """Messages of a locked session from a number on; none of them is taken."""
-    found = await receiver.peek_messages(limit, sequence_number=first)
-    return [to_queued(one) for one in found]
+    return [to_queued(one) for one in await receiver.peek_messages(limit, sequence_number=first)]
 
 
 def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:
