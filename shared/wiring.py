@@ -17,6 +17,7 @@ from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.heartbeats import Heartbeats
+from shared.engine.operate.missing_places import Look
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
@@ -98,7 +99,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         reply_queues=settings.reply_queues,
     )
     producer = new_producer(settings, outside)
-    containers = {
+    containers: dict[str, Look] = {
         f"container {name!r}": CosmosContainer(outside.account, settings.database, name).look
         for name in (settings.journal, settings.leases, settings.ledgers)
         if name
@@ -114,25 +115,23 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         containers,
         telemetry=outside.telemetry,
         browser=outside.bus,
+    )
+    leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
+    services = replace(
+        services,
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
         docs_url=settings.docs_url,
+        heartbeats=Heartbeats(leases, settings.region, settings.regions),
     )
-    leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
-    services = replace(services, heartbeats=Heartbeats(leases, settings.region, settings.regions))
     if not settings.ledgers:
         return services
     # Producers outside write to a container of their own. What one of them could not send to a
     # region lies there, and the sweep delivers it as it delivers what lies beside the journal.
     ledgers = outside.keep_ledgers(settings)
+    producer = new_producer(settings, ledgers)
     external_ledgers = build(
-        ledgers.journal,
-        ledgers.delivery,
-        ledgers.clock,
-        owner,
-        handlers,
-        new_producer(settings, ledgers),
-        policy,
+        ledgers.journal, ledgers.delivery, ledgers.clock, owner, handlers, producer, policy
     )
     return replace(services, external_ledgers=external_ledgers)
 

@@ -23,7 +23,7 @@ from shared.domain.journal import (
     Status,
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
-from shared.domain.outbox import NO_OUTBOX, Outbox, Rerun
+from shared.domain.outbox import Outbox, Rerun
 from shared.domain.trace import Trace
 
 # So many producer groups have their cursors in an entry; those of the others are evicted: each lies
@@ -239,35 +239,30 @@ def fail(entry: Entry, *, reason: str, outbox: Outbox, halts: bool) -> Entry:
 
 def set_state(
     head: Entry,
-    state: Json,
-    model: ModelVersion,
+    state: Json | None,
+    model: ModelVersion | None,
     attempt: Attempt,
     lagging: tuple[str, ...],
     resolution: Resolution,
 ) -> Entry:
     """A person gave the session another state. What halts it, and what waits for it, stays."""
-    return replace(
-        head,
+    return Entry(
+        session=head.session,
         position=head.position + 1,
         status=Status.COMPLETED,
         identities=(),
         state=state,
         state_at=None,
-        state_apart=False,
-        model=model,
         attempt=attempt,
-        outbox=NO_OUTBOX,
+        cursors=head.cursors,
+        has_evicted=head.has_evicted,
+        produced=head.produced,
         lagging=lagging,
-        from_parked=False,
-        message=None,
-        reason=None,
+        parked=head.parked,
+        halt=head.halt,
         resolution=resolution,
-        captured={},
-        lease=None,
-        answer=None,
-        alert=None,
-        closed=None,
-        state_bytes=None,
+        reminders=head.reminders,
+        model=model,
     )
 
 
@@ -276,9 +271,7 @@ def erase(head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: R
 
     Reminders that wait are cancelled: there is nothing left that they could remind of.
     """
-    nothing = ModelVersion("", 0)
-    entry = set_state(head, {}, nothing, attempt, lagging, resolution)
-    return replace(entry, state=None, model=None, reminders={})
+    return replace(set_state(head, None, None, attempt, lagging, resolution), reminders={})
 
 
 def park(made_from: EntryInput) -> Entry:

@@ -7,6 +7,7 @@ and of parked messages are one only as long as the session's head says so.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from shared.domain.decision import cursor_of
 from shared.domain.journal import Entry, Status
@@ -112,49 +113,30 @@ def explain(
         groups = sorted(head.parked)
         gaps = (explain_gap(sign, head, group, first_parked.get(group)) for group in groups)
         return [gap for gap in gaps if gap is not None]
-    found: list[Standstill] = []
-    session, since, position = sign.session, sign.since, sign.position
-    if sign.halts and is_halted_by(head, sign):
-        waiting = sum(head.parked.values()) if head else 0
-        cause = sign.reason or "its message failed"
-        found.append(
-            Standstill(StandstillKind.HALT, session, since, cause, position, parked=waiting)
-        )
+    return list(explain_record(sign, head))
+
+
+def explain_record(sign: Sign, head: Entry | None) -> Iterator[Standstill]:
+    """Yield the standstills that the record itself shows, whatever is parked in its session."""
+    still = partial(Standstill, session=sign.session, since=sign.since, position=sign.position)
+    if head is not None and sign.halts and is_halted_by(head, sign):
+        waiting, cause = sum(head.parked.values()), sign.reason or "its message failed"
+        yield still(StandstillKind.HALT, cause=cause, parked=waiting)
     if sign.asks and sign.alert:
-        found.append(Standstill(StandstillKind.ALERT, session, since, sign.alert, position))
+        yield still(StandstillKind.ALERT, cause=sign.alert)
     if sign.asks and sign.refused:
         cause = f"no queue takes {len(sign.refused)} of its outputs"
-        found.append(
-            Standstill(
-                StandstillKind.REFUSED, session, since, cause, position, outputs=sign.refused
-            )
-        )
-    found += explain_blocked(sign)
-    if sign.regions:
-        cause = f"outputs have not reached {' and '.join(sign.regions)}"
-        found.append(
-            Standstill(
-                StandstillKind.PENDING, session, since, cause, position, regions=sign.regions
-            )
-        )
-    return found
-
-
-def explain_blocked(sign: Sign) -> Iterator[Standstill]:
-    """The queues that take no outputs of the sign's outbox, each once for all its regions."""
+        yield still(StandstillKind.REFUSED, cause=cause, outputs=sign.refused)
     queues = dict.fromkeys(queue for reasons in sign.blocked.values() for queue in reasons)
-    # Of dropped outputs only tombstones are left: they go out by themselves once the queue is back.
+    # Each queue once for all its regions. Of dropped outputs only tombstones are left: they go out
+    # by themselves once the queue is back.
     for queue in [queue for queue in queues if queue not in sign.dropped]:
         regions = tuple(region for region, reasons in sign.blocked.items() if queue in reasons)
-        yield Standstill(
-            StandstillKind.BLOCKED,
-            sign.session,
-            sign.since,
-            cause=f"{QUEUE_NAMES.get(queue, repr(queue))}: {sign.blocked[regions[0]][queue]}",
-            position=sign.position,
-            regions=regions,
-            queue=queue,
-        )
+        cause = f"{QUEUE_NAMES.get(queue, repr(queue))}: {sign.blocked[regions[0]][queue]}"
+        yield still(StandstillKind.BLOCKED, cause=cause, regions=regions, queue=queue)
+    if sign.regions:
+        cause = f"outputs have not reached {' and '.join(sign.regions)}"
+        yield still(StandstillKind.PENDING, cause=cause, regions=sign.regions)
 
 
 def is_halted_by(head: Entry | None, sign: Sign) -> bool:

@@ -1,6 +1,6 @@
 """Put one worker's services together: the only place that composes the engine."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
 from shared.engine.operate.heartbeats import Heartbeats
-from shared.engine.operate.missing_places import MissingPlaces
+from shared.engine.operate.missing_places import Look, MissingPlaces
 from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
@@ -86,13 +86,10 @@ def build(  # noqa: PLR0913 - what a worker is made of
     handlers: Handlers,
     producer: Producer,
     policy: Policy,
-    containers: Mapping[str, Callable[[], Awaitable[object]]] | None = None,
+    containers: dict[str, Look] | None = None,
     *,
     telemetry: Telemetry | None = None,
     browser: Browser | None = None,
-    logs_messages: bool = False,
-    authentication: Authentication = Authentication.KEYS,
-    docs_url: str = "",
 ) -> Services:
     """The services of one worker; `containers` are looked at after the start, with the queues."""
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
@@ -120,19 +117,12 @@ def build(  # noqa: PLR0913 - what a worker is made of
         ingest=ingest,
         errors=ErrorQueue(worker, browser, ingest, delivery.queues),
         recovery=Recovery(consumer, claims, dispatcher),
-        missing_places=MissingPlaces(
-            {**places_of(delivery, policy.reply_queues), **(containers or {})}
-        ),
+        missing_places=MissingPlaces(places_of(delivery, policy.reply_queues) | (containers or {})),
         compactor=Compactor(worker, delivery.regions),
-        logs_messages=logs_messages,
-        authentication=authentication,
-        docs_url=docs_url,
     )
 
 
-def places_of(
-    delivery: Delivery, reply_queues: Iterable[str]
-) -> dict[str, Callable[[], Awaitable[object]]]:
+def places_of(delivery: Delivery, reply_queues: Iterable[str]) -> dict[str, Look]:
     """Every queue that the settings name, in each region, and how to look at it."""
     queues = delivery.queues
     return {

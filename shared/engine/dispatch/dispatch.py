@@ -9,7 +9,7 @@ session keep the order of its journal: a region that misses one outbox gets none
 Only what a queue does not take before a person changes something is left out, and comes late.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -310,24 +310,18 @@ class Dispatcher:
         # A crash in between is repaired by the message itself: it is not settled yet, so it comes
         # again and its handler sends again.
         done = await self.delivery.deliver_possible(outbox)
-        if not done.regions:
-            raise OutcomeUnknown(f"no region surely took what was sent for session {session!r}")
-        left = outbox.after(done)
-        if left.regions or left.blocked:
-            await self.journal.add_pending(session, left)
+        await keep_missing(self.journal, session, outbox, done)
 
 
-async def keep_missing(
-    journal: Journal, session: str, outbox: Outbox, reached: Collection[str]
-) -> Outbox:
-    """Keep the outbox pending for the regions that were not reached; that outbox is returned.
+async def keep_missing(journal: Journal, session: str, outbox: Outbox, done: Delivered) -> Outbox:
+    """Keep the outbox pending for what a delivery did not reach; that outbox is returned.
 
     Raises OutcomeUnknown where no region was reached: nothing is kept then, so it has to be sent
     again. Raises what `Journal.add_pending` raises.
     """
-    if not reached:
+    if not done.regions:
         raise OutcomeUnknown(f"no region surely took what was sent for session {session!r}")
-    missing = outbox.without(reached)
-    if missing.regions:
+    missing = outbox.after(done)
+    if missing.regions or missing.blocked:
         await journal.add_pending(session, missing)
     return missing

@@ -17,11 +17,14 @@ log = logging.getLogger("lockstep.missing_places")
 LOOK_SECONDS_MAX = 15.0
 LOOK_AGAIN_SECONDS = 15.0
 
+# Looks at a place; raises LockstepError where it cannot be used.
+type Look = Callable[[], Awaitable[object]]
+
 
 class MissingPlaces:
     """The places found missing, each with its reason; one that was not looked at is not named."""
 
-    def __init__(self, places: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
+    def __init__(self, places: Mapping[str, Look]) -> None:
         self.places = places
         self.reasons: dict[str, str] = {}
         self.looking: asyncio.Future[list[None]] | None = None

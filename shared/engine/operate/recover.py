@@ -180,11 +180,7 @@ class Recovery:
             need, region=self.region, older_than_seconds=lag, limit=1
         ):
             signs = await self.journal.signs(
-                {need},
-                [self.region],
-                session=session,
-                older_than_seconds=lag,
-                limit=SIGNS_MAX,
+                {need}, [self.region], session=session, older_than_seconds=lag, limit=SIGNS_MAX
             )
             return max((lag + sign.late_seconds for sign in signs), default=0.0)
         return 0.0

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from shared.domain.errors import InvalidMessage, TooLarge
 from shared.domain.message import Message, Number
-from shared.domain.outbox import HERE, Outbox, PendingOutbox
+from shared.domain.outbox import HERE, Delivered, Outbox, PendingOutbox
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.trace import sample_trace
 from shared.engine.dispatch.deliver import Delivery
@@ -152,9 +152,8 @@ class Producer:
     async def send_in_turn(self, messages: tuple[Message, ...]) -> Published:
         """Send to all regions; what is missing stays pending, if one region has the messages."""
         outbox = self.delivery.address_all(HERE, messages)
-        reached = await self.delivery.deliver(outbox)
-        session = messages[0].session
-        left = await keep_missing(self.journal, session, outbox, reached)
+        done = Delivered(await self.delivery.deliver(outbox))
+        left = await keep_missing(self.journal, messages[0].session, outbox, done)
         return self.describe(messages, left)
 
     def describe(self, messages: tuple[Message, ...], left: Outbox) -> Published:
