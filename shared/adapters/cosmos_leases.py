@@ -24,5 +24,4 @@ class CosmosLeases:
         return {one["id"]: max(0.0, clock.seconds - written_at(one)) for one in documents}
 
     async def record(self, document_id: str) -> None:
-        """Write a document of this id."""
         await self.container.write(document_id, [UpsertDocument({"id": document_id})])

@@ -285,7 +285,6 @@ class ServiceBus:
                 await sender.create_message_batch()
 
     async def close(self) -> None:
-        """Close every namespace."""
         for namespace in self.namespaces.values():
             await namespace.close()
 

@@ -76,8 +76,6 @@ type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
 
 
 class SessionState(StrEnum):
-    """The state of the session."""
-
     EMPTY = "empty"  # no entry yet
     OPEN = "open"  # the newest entry has ended, and nothing stops the session
     CLAIMED = "claimed"  # the newest entry is a claim
@@ -191,7 +189,6 @@ def rule_for(situation: Situation) -> Rule:
 
 
 def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> Situation:
-    """The facts about a head and a message."""
     number, halt = message.number, head.halt if head else None
     group = number.group if number else ARRIVALS
     cursor = head.cursors.get(group, Cursor()) if head else Cursor()

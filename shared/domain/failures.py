@@ -20,8 +20,6 @@ from shared.domain.errors import (
 
 
 class Service(StrEnum):
-    """The service that failed."""
-
     STORE = "Cosmos DB"
     BUS = "Service Bus"
 

@@ -275,7 +275,6 @@ def erase(head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: R
 
 
 def park(made_from: EntryInput) -> Entry:
-    """The message waits beside the journal."""
     entry = open_entry(made_from)
     waiting = add_parked(entry.parked, entry.identities[0].number.group)
     return replace(entry, status=Status.PARKED, parked=waiting)

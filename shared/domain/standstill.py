@@ -23,8 +23,6 @@ QUEUE_NAMES = {
 
 
 class StandstillKind(StrEnum):
-    """The kind of a standstill."""
-
     HALT = "halt"  # a session, because of a fault
     GAP = "gap"  # parked messages, because an earlier number has not come for long
     ALERT = "alert"  # what came of a message whose handler asked for a person

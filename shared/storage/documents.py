@@ -101,7 +101,6 @@ def written_at(document: Mapping[str, Any]) -> float:
 
 
 def encode_parked(message: Message, number: Number) -> Document:
-    """A parked message, which is kept beside the journal."""
     document = {"id": parked_id(number), "session": message.session, "kind": "parked"}
     return document | {"message": encode_kept(message)}
 
@@ -169,7 +168,6 @@ def is_entry(document: Mapping[str, Any]) -> bool:
 
 
 def repetition_id(report: str) -> str:
-    """The document id of what is recorded of a report."""
     return f"repetition-{derive_id(report)}"
 
 
@@ -184,12 +182,10 @@ def decode_repetition(document: Mapping[str, Any]) -> Repetition:
 
 
 def session_in(document: Mapping[str, Any]) -> str:
-    """The session that a document of the journal's container belongs to."""
     return str(document["session"])
 
 
 def encode_pending(session: str, outbox: Outbox) -> Document:
-    """A producer's pending copies."""
     document = {"id": pending_id(outbox), "session": session, "kind": "pending"}
     return document | encode_outbox(outbox)
 
@@ -246,7 +242,6 @@ def encode_outbox(outbox: Outbox) -> Document:
 
 
 def blocked_key(region: str, queue: str) -> str:
-    """Return the key of outboxes that are blocked at a queue of a region."""
     return f"{region}/{queue}"
 
 

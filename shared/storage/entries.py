@@ -67,12 +67,10 @@ EARLY_MILESTONES = frozenset({1, 2, 4, 8, 16, 32, 64})
 
 
 def position_id(position: int) -> str:
-    """The document id of the entry at a position."""
     return f"{position:0{POSITION_DIGITS}d}"
 
 
 def outbox_id(pending: PendingOutbox) -> str:
-    """The id of the document that holds an outbox."""
     if pending.position is not None:
         return position_id(pending.position)
     return pending.key or pending_id(pending.outbox)
@@ -108,12 +106,10 @@ def decode_marker(document: Mapping[str, Any]) -> Marker:
 
 
 def cursor_id(group: str) -> str:
-    """The document id of an evicted cursor."""
     return f"cursor-{derive_id(group)}"
 
 
 def encode_cursor(session: str, group: str, evicted: EvictedCursor) -> Document:
-    """A producer group's cursor as it was when it was evicted."""
     document = {"id": cursor_id(group), "session": session, "kind": "cursor", "group": group}
     return document | asdict(evicted.cursor) | {"ends": [list(end) for end in evicted.ends]}
 
@@ -178,12 +174,10 @@ def encode_entry(entry: Entry) -> Document:
 
 
 def state_id(position: int) -> str:
-    """The document id of the state that lies beside the entry at a position."""
     return f"state-{position_id(position)}"
 
 
 def encode_state(entry: Entry) -> Document:
-    """The state of an entry that is kept beside it."""
     document = {"id": state_id(entry.position), "session": entry.session, "kind": "state"}
     return document | {"state": dict(entry.state or {})}
 
@@ -240,7 +234,7 @@ def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> i
 
 
 def summarise_entry(document: Mapping[str, Any]) -> Document:
-    """Return an entry with what RECENT_QUERY computes of it."""
+    """Return an entry with what recent_query computes of it."""
     return {**document, "messages": len(document["identities"])}
 
 

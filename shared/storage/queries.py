@@ -48,7 +48,6 @@ def shows_need(document: Document, need: SessionNeed, place: str = "") -> bool:
 
 
 def shows_any_need(document: Document) -> bool:
-    """Say whether a document shows that its session has any need."""
     return any(document.get(field) for field in FIELDS.values())
 
 

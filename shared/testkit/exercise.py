@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby, product
+from itertools import chain, groupby, product, zip_longest
 from typing import Any
 
 from shared.domain.handler import Handlers
@@ -298,12 +298,11 @@ def output_difference(
         message_id, message_type, body = output
         return f"{message_type} {body.decode()} (id {message_id})"
 
-    for place, (before, after) in enumerate(zip(undisturbed, disturbed, strict=False), start=1):
+    for place, (before, after) in enumerate(zip_longest(undisturbed, disturbed), start=1):
+        if after is None:
+            return f"output {place} is missing: {named(before)}"
+        if before is None:
+            return f"output {place} is too many: {named(after)}"
         if before != after:
             return f"output {place} is {named(after)}, undisturbed it is {named(before)}"
-    both = min(len(undisturbed), len(disturbed))
-    if missing := undisturbed[both:]:
-        return f"output {both + 1} is missing: {named(missing[0])}"
-    if extra := disturbed[both:]:
-        return f"output {both + 1} is too many: {named(extra[0])}"
     return None

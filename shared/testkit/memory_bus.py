@@ -108,5 +108,4 @@ class MemoryBus:
         ]
 
     def messages(self, region: str, queue: str) -> list[Message]:
-        """Everything a queue was sent, in order."""
         return [copy.message for copy in self.queues[region, queue]]

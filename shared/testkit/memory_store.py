@@ -43,7 +43,6 @@ class VirtualClock:
         self.seconds = 0.0
 
     def now(self) -> float:
-        """Virtual seconds since the start."""
         return self.seconds
 
     def today(self) -> float:
@@ -51,7 +50,6 @@ class VirtualClock:
         return EPOCH_SECONDS + self.seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Advance the clock and let others run."""
         self.seconds += seconds
         await asyncio.sleep(0)
 
@@ -115,7 +113,6 @@ class MemoryStore:
         return sorted((d for d in found if d), key=lambda document: int(version_of(document)))
 
     def newest(self, session: str) -> Document | None:
-        """Return the newest entry of a session, or None."""
         return next(self.ordered(head_query(session)), None)
 
     def is_over(self, document: Document) -> bool:
@@ -123,9 +120,14 @@ class MemoryStore:
         return bool(ttl >= 0 and self.clock.now() >= written_at(document) + ttl)
 
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
-        """A transactional batch: all of it, or the meaning of its first refusal."""
+        """A transactional batch: all of it, or the meaning of its first refusal.
+
+        Raises TooLarge.
+        """
         texts = [stored_text(operation) for operation in operations]
-        require_small(texts)
+        size = sum(map(len, texts))
+        if size > BATCH_BYTES_MAX or len(texts) > BATCH_OPERATIONS_MAX:
+            raise TooLarge(f"a batch of {len(texts)} operations and {size} bytes")
         for operation in operations:
             if not self.is_possible(session, operation):
                 return operation.refused
@@ -134,29 +136,23 @@ class MemoryStore:
         return WriteResult.CREATED
 
     def is_possible(self, session: str, operation: Operation) -> bool:
-        """Say whether the store takes an operation."""
         match operation:
             case UpsertDocument():
                 return True
             case CreateDocument(document):
                 return self.read(session, document["id"]) is None
+            case ReadDocument(document_id):
+                return self.is_there(session, document_id)
             case ReplaceDocument(document, version):
-                return self.is_version(session, document["id"], version)
-            case DeleteDocument(document_id, _, str() as version) | PatchDocument(
-                document_id, _, _, str() as version
-            ):
-                return self.is_version(session, document_id, version)
-            case (
-                ReadDocument(document_id) | PatchDocument(document_id) | DeleteDocument(document_id)
-            ):
-                return self.read(session, document_id) is not None
+                return self.is_there(session, document["id"], version)
+            case PatchDocument(document_id, version=of) | DeleteDocument(document_id, version=of):
+                return self.is_there(session, document_id, of)
 
-    def is_version(self, session: str, document_id: str, version: str) -> bool:
+    def is_there(self, session: str, document_id: str, version: str | None = None) -> bool:
         stored = self.read(session, document_id)
-        return stored is not None and version_of(stored) == version
+        return stored is not None and version in (None, version_of(stored))
 
     def perform(self, session: str, operation: Operation, text: str) -> None:
-        """Do what was found possible."""
         match operation:
             case CreateDocument() | UpsertDocument() | ReplaceDocument():
                 self.put(session, json.loads(text))
@@ -172,7 +168,6 @@ class MemoryStore:
                 pass
 
     def put(self, session: str, stored: Document) -> None:
-        """Store a document of its own."""
         self.versions += 1
         stored |= {VERSION_FIELD: str(self.versions), WRITTEN_FIELD: self.clock.now()}
         document_id, ids = stored["id"], self.ids[session]
@@ -192,13 +187,6 @@ def stored_text(operation: Operation) -> str:
         require_storable(operation.document)
         return json.dumps(operation.document)
     return ""
-
-
-def require_small(texts: Sequence[str]) -> None:
-    """Raise TooLarge for what no transactional batch takes."""
-    size = sum(len(text) for text in texts)
-    if size > BATCH_BYTES_MAX or len(texts) > BATCH_OPERATIONS_MAX:
-        raise TooLarge(f"a batch of {len(texts)} operations and {size} bytes")
 
 
 def apply_patch(document: Document, fields: Mapping[str, Any]) -> None:

@@ -27,12 +27,15 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
     movable = [run for run in runs if is_importable(run.handler)]
     if not movable:
         return
-    jobs = []
-    for run in movable:
-        before, message = asdict(run.before), encode_message(run.message)
-        module = run.handler.handle.__module__
-        job = {"module": module, "before": before, "message": message, "here": sorted(run.here)}
-        jobs.append(job)
+    jobs = [
+        {
+            "module": run.handler.handle.__module__,
+            "before": asdict(run.before),
+            "message": encode_message(run.message),
+            "here": sorted(run.here),
+        }
+        for run in movable
+    ]
     processes = [start(seed) for seed in hash_seeds]
     given = json.dumps({"path": sys.path, "jobs": jobs})
     answers = [results_of(process, given) for process in processes]

@@ -39,11 +39,7 @@ class EveryQueue(frozenset[str]):
         return True
 
 
-POLICY = Policy(
-    waits=WaitLimits(gap_seconds=0.0),
-    lease_seconds=30.0,
-    reply_queues=EveryQueue(),
-)
+POLICY = Policy(WaitLimits(gap_seconds=0.0), lease_seconds=30.0, reply_queues=EveryQueue())
 DELIVERIES_MAX = 10
 SWEEPS = 3
 # More messages to the app itself than this are outputs that call each other.
@@ -131,7 +127,6 @@ class TwoRegions:
 
     async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
         """Deliver messages of one session together; whether the region's worker settled them."""
-
         try:
             await self.attempt(region, lambda worker: consume_together(worker, messages))
         except LockstepError:

@@ -162,8 +162,6 @@ class SagaState(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """The outcome of a step."""
-
     DONE = "done"
     REFUSED = "refused"  # its session refused it, or it was given up; it never acts
     UNKNOWN = "unknown"  # its session could not be asked for as long as it would have mattered

@@ -117,7 +117,6 @@ def kinds_of(handlers: Handlers) -> frozenset[str]:
 def start_saga(
     record: SagaRecord, context: Context, plan: Callable[[], Plan]
 ) -> Handled[SagaRecord]:
-    """The session after a message that starts a saga."""
     message = context.message
     if record.digest == message.digest:
         return answer_with(record)
@@ -175,7 +174,6 @@ def end_saga(record: SagaRecord, ending: SagaEnd, _: Context) -> Handled[SagaRec
 
 
 def answer_with(record: SagaRecord, refused: str | None = None) -> Handled[SagaRecord]:
-    """A record as the new state, and what is answered."""
     return Handled(record, answer=SagaAnswer(state=record.state, refused=refused))
 
 

@@ -239,7 +239,6 @@ def step_replies(
 def step_call(
     saga: StartedSaga, step: Step, direction: Direction, *, insists: bool
 ) -> ActivityCall:
-    """The call that applies or undoes a step."""
     work = work_on(saga, step) | {"direction": direction.value}
     return ActivityCall(Activity.STEP, work, INSISTENT_TRIES if insists else step.tries)
 
@@ -254,7 +253,6 @@ def work_on(saga: StartedSaga, step: Step) -> dict[str, Any]:
 
 
 def call_all(calls: Sequence[ActivityCall]) -> Walk[list[StepReply | None]]:
-    """The replies to several calls."""
     answers = yield CallAll(tuple(calls))
     return [None if answer is None else StepReply.model_validate(answer) for answer in answers]
 

@@ -137,7 +137,6 @@ class Duplicates:
         return next((i.digest for i in identities if is_same_place(i.number, number)), None)
 
     def remember(self, session: str, processed: Mapping[int, Sequence[MessageIdentity]]) -> None:
-        """Remember which messages entries processed."""
         for position, identities in processed.items():
             for identity in identities:
                 found = ProcessedNumber(position, identity.digest)

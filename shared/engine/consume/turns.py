@@ -107,7 +107,6 @@ class Returns:
         returned.was_in_vain = False
 
     def replace_one(self, returned: ReturnedCalls, now: float) -> None:
-        """Note that a call arrives."""
         if not returned.missing:
             return
         pause = now - returned.newest

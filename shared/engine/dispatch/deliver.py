@@ -47,12 +47,10 @@ class Breaker:
     is_probed: bool = False
 
     def may_be_tried(self, now: float) -> bool:
-        """Return whether a try may be made now."""
         is_over = now >= self.paused_at + self.pause_seconds
         return self.reason is None or (is_over and not self.is_probed)
 
     def record(self, reason: LockstepError | None, now: float) -> None:
-        """Note the result of a try."""
         self.reason, self.paused_at, self.is_probed = reason, now, False
         longer = min(max(2 * self.pause_seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
         self.pause_seconds = 0.0 if reason is None else longer
@@ -282,7 +280,6 @@ class Delivery:
         return "; ".join(reasons) or "no answer yet"
 
     def is_reachable(self, region: str) -> bool:
-        """Return whether the region may be tried now."""
         now = self.clock.now()
         return all(breaker.may_be_tried(now) for breaker in self.failed_breakers(region))
 

@@ -51,7 +51,6 @@ class Watchdog:
         self.tool: int | None = None
 
     def start(self) -> None:
-        """Begin to look."""
         self.thread = Thread(target=self.look, name="lockstep-watchdog", daemon=True)
         self.thread.start()
 

@@ -113,7 +113,6 @@ class Compactor:
         return list(found)
 
     def is_own(self, session: str) -> bool:
-        """Return whether the session is this region's to compact."""
         return home_region(session, self.regions) == self.region
 
     async def try_session(

@@ -73,7 +73,6 @@ class QueuedReport:
 
     @property
     def body(self) -> bytes:
-        """The body of the rejected delivery."""
         return base64.b64decode(str(self.document.get("body") or ""))
 
     def property_of(self, name: str) -> str | None:

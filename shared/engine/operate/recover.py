@@ -48,8 +48,6 @@ type OutboxKeys = Set[tuple[str, int | None]]
 
 
 class HelpResult(Enum):
-    """The result of helping a session."""
-
     DONE = auto()
     FAILED = auto()
     UNFINISHED = auto()  # the run's time was up: the next run goes on
@@ -218,7 +216,6 @@ class Recovery:
         return recovered
 
     async def retry_session(self, queue: str, session: str, end_at: float) -> HelpResult:
-        """Try a session's outputs for one blocked queue again."""
         for number, pending in enumerate(await self.journal.blocked(session)):
             if number and self.worker.clock.now() >= end_at:
                 return HelpResult.UNFINISHED
@@ -260,7 +257,6 @@ class Recovery:
         return HelpResult.FAILED
 
     async def deliver_session(self, session: str, end_at: float) -> HelpResult:
-        """Deliver one session's outboxes in order."""
         # Of each outbox only this region's share: the other region's is its own sweep's.
         return await self.deliver(await self.journal.pending(session, [self.region]), end_at)
 
