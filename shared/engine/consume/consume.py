@@ -34,10 +34,11 @@ from shared.domain.decision import (
     explain_expiry,
 )
 from shared.domain.errors import CallerError, NotStorable, Unavailable
-from shared.domain.handler import Kind
+from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
+from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.fold import Folder
@@ -56,10 +57,9 @@ from shared.engine.consume.outcomes import (
     report_conflict,
 )
 from shared.engine.consume.park import Parking, is_other, level_of
-from shared.engine.consume.pass_through import pass_through
 from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import Ending, HandlerRunner
+from shared.engine.handle.handle import Ending, HandlerRunner, describe_error
 from shared.engine.worker import NO_HEAD, Worker
 from shared.ports import DeadLetter, WriteResult
 
@@ -114,7 +114,7 @@ class Consumer:
             # that the journal may have cancelled.
             kind = self.worker.handlers.kind_of(message.type)
             if kind is Kind.IDEMPOTENT and not message.reminder:
-                return PassedThrough(await pass_through(self.runner, self.dispatcher, message))
+                return await self.pass_through(message)
             # Without a number a copy is recognised by its marker only, which the store removes
             # after the window. An older message may be a copy, so it is refused by name.
             window = self.worker.policy.window_seconds
@@ -145,6 +145,26 @@ class Consumer:
         if call.result is None or isinstance(call.result, Exception):
             raise call.result or RuntimeError("the call has no result")
         return call.result
+
+    async def pass_through(self, message: Message) -> PassedThrough:
+        """Run an idempotent handler without a journal.
+
+        Outputs are sent before the message is settled, and may be sent again with it. Raises
+        OutcomeUnknown when no region surely has them.
+        """
+        outbox, reason = NO_OUTBOX, None
+        try:
+            handler = self.worker.handlers.of(message.type, message.session)
+            result = await self.runner.run_outside(handler, HandlerInput(), message)
+            if result.batches:
+                outbox = Outbox(result.batches, self.runner.regions)
+        except Exception as error:
+            # There is no entry that could keep the message, so the error queue gets it whole.
+            reason = describe_error(error)
+            outbox = self.runner.address_fault(message, reason)
+        if outbox.regions:
+            await self.dispatcher.send_unjournaled(message.session, outbox)
+        return PassedThrough(reason)
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order
         self, message: Message, letter: DeadLetter | None = None, *, may_wait: bool
@@ -366,13 +386,10 @@ class Consumer:
         if self.claims.is_left(claim):
             entry = await self.claims.take_over(claim)
             return outcome_of(entry) if obstacle.same else None
-        outcome: Outcome | None = None
-        if not (may_wait and (obstacle.same or not others_wait)):
-            # The claim holds its own message whole, so a copy may go; any other waits beside it.
-            if obstacle.same:
-                outcome = Claimed()
-            else:
-                outcome = await self.parking.park_beside(claim, message)
+        if may_wait and (obstacle.same or not others_wait):
+            return NotYet()
+        # The claim holds its own message whole, so a copy may go; any other waits beside it.
+        outcome = Claimed() if obstacle.same else await self.parking.park_beside(claim, message)
         # What cannot wait beside the claim waits in its invocation.
         return NotYet() if outcome is None and may_wait else outcome
 

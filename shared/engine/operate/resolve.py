@@ -156,18 +156,14 @@ class Resolver:
         more); NotOpen or NotAllowed for what cannot be erased; UnknownType for a corrected type
         without a handler; Unavailable when other workers kept being first.
         """
+        others = {
+            ResolutionAction.CLOSE: self.close,
+            ResolutionAction.SET_STATE: self.set_state,
+            ResolutionAction.SKIP_NUMBER: self.skip_numbers,
+            ResolutionAction.ERASE: self.erase,
+        }
         for _ in range(TRIES):
-            match decision.action:
-                case ResolutionAction.CLOSE:
-                    entry = await self.close(session, decision)
-                case ResolutionAction.SET_STATE:
-                    entry = await self.set_state(session, decision)
-                case ResolutionAction.SKIP_NUMBER:
-                    entry = await self.skip_numbers(session, decision)
-                case ResolutionAction.ERASE:
-                    entry = await self.erase(session, decision)
-                case _:
-                    entry = await self.resolve_fault(session, decision)
+            entry = await others.get(decision.action, self.resolve_fault)(session, decision)
             if entry is not None:
                 await self.consumer.drain(session)
                 return entry

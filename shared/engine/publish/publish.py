@@ -84,17 +84,13 @@ class Producer:
         """
         if not drafts:
             raise InvalidMessage("nothing to send")
-        if self.trace_ratio:
-            parts, ratio = (session, options.producer_group_id), self.trace_ratio
-            drafts = [
-                replace(d, traceparent=d.traceparent or sample_trace(ratio, *parts, d.id))
-                for d in drafts
-            ]
+        group = options.producer_group_id
+        drafts = [self.traced(draft, session, group, draft.id) for draft in drafts]
         async with self.locks.of(session), self.readiness.required():
             try:
                 return await self.publish_in_turn(session, drafts, options, notify, keep_seconds)
             except BaseException:
-                self.ledgers.remembered.pop((session, options.producer_group_id), None)
+                self.ledgers.remembered.pop((session, group), None)
                 raise
 
     async def agree(self, session: str, options: ProducerOptions) -> None:
@@ -140,21 +136,19 @@ class Producer:
         when no region surely has them: send the same again.
         """
         require_consecutive(messages)
-        if self.trace_ratio:
-            ratio = self.trace_ratio
-            messages = [
-                replace(m, traceparent=m.traceparent or sample_trace(ratio, *m.identity_parts))
-                for m in messages
-            ]
-        async with self.locks.of(messages[0].session), self.readiness.required():
-            return await self.send_in_turn(tuple(messages))
+        session = messages[0].session
+        sent = tuple(self.traced(one, *one.identity_parts) for one in messages)
+        async with self.locks.of(session), self.readiness.required():
+            outbox = self.delivery.address_all(HERE, sent)
+            done = Delivered(await self.delivery.deliver(outbox))
+            left = await keep_missing(self.journal, session, outbox, done)
+            return self.describe(sent, left)
 
-    async def send_in_turn(self, messages: tuple[Message, ...]) -> Published:
-        """Send to all regions; what is missing stays pending, if one region has the messages."""
-        outbox = self.delivery.address_all(HERE, messages)
-        done = Delivered(await self.delivery.deliver(outbox))
-        left = await keep_missing(self.journal, messages[0].session, outbox, done)
-        return self.describe(messages, left)
+    def traced[M: (Draft, Message)](self, one: M, *parts: str) -> M:
+        """The message with a trace, as often as the ratio says, which follows from these parts."""
+        if not self.trace_ratio or one.traceparent:
+            return one
+        return replace(one, traceparent=sample_trace(self.trace_ratio, *parts))
 
     def describe(self, messages: tuple[Message, ...], left: Outbox) -> Published:
         """Published messages of which some copies may be left to send."""
