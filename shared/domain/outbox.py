@@ -194,10 +194,6 @@ class Outbox:
         others = {q: why for q, why in self.blocked.get(region, {}).items() if q != queue}
         return replace(self, regions=(region,), blocked={region: others})
 
-    def without(self, regions: Iterable[str]) -> "Outbox":
-        """The same outbox after these regions took every message."""
-        return self.after(Delivered(tuple(regions)))
-
     def only(self, regions: Iterable[str]) -> "Outbox":
         """The same outbox, pending for these of its regions only."""
         wanted = frozenset(regions)

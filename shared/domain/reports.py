@@ -1,7 +1,6 @@
 """Messages that Lockstep itself writes: what became of a message that could not be processed."""
 
 import json
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -53,13 +52,12 @@ def report_fault(message: Message, reason: str) -> Message:
 
 
 def shorten(reason: str) -> str:
-    """A reason that fits beside anything, and is one line of text whatever was put into it."""
-    return UNPRINTABLE.sub(escape_character, reason[:REASON_CHARACTERS_MAX])
+    """A reason that fits beside anything, and is one line of text whatever was put into it.
 
-
-def escape_character(found: re.Match[str]) -> str:
-    """A control character as it is written in Python: a new line is a backslash and an n."""
-    return found[0].encode("unicode_escape").decode()
+    A control character is written as in Python: a new line is a backslash and an n.
+    """
+    short = reason[:REASON_CHARACTERS_MAX]
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), short)
 
 
 def make_tombstone(message: Message) -> Message:

@@ -73,11 +73,6 @@ class Sign:
     def place(self) -> ListPlace:
         return ListPlace(self.since, derive_id(self.session, self.key))
 
-    @property
-    def needs_head(self) -> bool:
-        """Return whether only the session's head says if it is a standstill."""
-        return self.halts or self.waits
-
 
 @dataclass(frozen=True, slots=True)
 class Standstill:

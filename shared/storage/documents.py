@@ -156,12 +156,6 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
     )
 
 
-def blocked_queues_in(keys: Iterable[str], region: str) -> list[str]:
-    """The blocked queues of a region among what stored outboxes are found by."""
-    prefix = blocked_key(region, "")
-    return [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
-
-
 def is_entry(document: Mapping[str, Any]) -> bool:
     """Say whether a document of the journal's container is an entry."""
     return bool(document.get("kind") == "entry")
@@ -188,11 +182,6 @@ def session_in(document: Mapping[str, Any]) -> str:
 def encode_pending(session: str, outbox: Outbox) -> Document:
     document = {"id": pending_id(outbox), "session": session, "kind": "pending"}
     return document | encode_outbox(outbox)
-
-
-def is_producers_outbox(document: Mapping[str, Any]) -> bool:
-    """Say whether a document holds a producer's pending copies, and is of no use without them."""
-    return bool(document["kind"] == "pending")
 
 
 def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:

@@ -227,12 +227,6 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
     )
 
 
-def newest_milestone(documents: Iterable[Mapping[str, Any]], before: float) -> int | None:
-    """The highest marked position that was written at or before a time of the store's clock."""
-    marked = (d for d in documents if d.get("milestone", True) and written_at(d) <= before)
-    return max((int(d["id"]) for d in marked), default=None)
-
-
 def summarise_entry(document: Mapping[str, Any]) -> Document:
     """Return an entry with what recent_query computes of it."""
     return {**document, "messages": len(document["identities"])}

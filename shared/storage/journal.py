@@ -51,7 +51,6 @@ from shared.ports import (
 from shared.storage import queries
 from shared.storage.documents import (
     blocked_key,
-    blocked_queues_in,
     decode_outbox,
     decode_parked,
     decode_parked_run,
@@ -62,7 +61,6 @@ from shared.storage.documents import (
     encode_pending,
     encode_repetition,
     encode_staged,
-    is_producers_outbox,
     parked_id,
     parked_ids,
     repetition_id,
@@ -84,7 +82,6 @@ from shared.storage.entries import (
     lacks_state,
     leave_pending_operations,
     marker_id,
-    newest_milestone,
     outbox_id,
     position_id,
     processed_by_position,
@@ -245,7 +242,8 @@ class Journal:
             known += new
             found = await self.container.find(queries.blocked_beside_query(region, known))
             new = [key for one in found for key in one["blocked"] if key not in known]
-        return blocked_queues_in(known, region)
+        prefix = blocked_key(region, "")
+        return [key.removeprefix(prefix) for key in known if key.startswith(prefix)]
 
     async def acknowledge(self, pending: PendingOutbox, done: Delivered) -> None:
         """Record what a delivery of an outbox came to: a delete, or a read and then a batch.
@@ -457,7 +455,8 @@ class Journal:
         """Return the newest marked position that is older than this by the store's clock."""
         clock = StoreClock()
         found = await self.container.find(queries.milestone_query(session), clock)
-        return newest_milestone(found, clock.seconds - older_than_seconds)
+        before = clock.seconds - older_than_seconds
+        return next((int(one["id"]) for one in found if written_at(one) <= before), None)
 
     async def compact(
         self,
@@ -566,7 +565,8 @@ def acknowledge_operations(document: Document, done: Delivered) -> list[Operatio
     outbox = decode_outbox(document).after(done)
     version = version_of(document)
     is_over = not outbox.regions and not outbox.blocked
-    if is_producers_outbox(document) and is_over and not outbox.refused:
+    if document["kind"] == "pending" and is_over and not outbox.refused:
+        # A producer's pending copies are of no use without them.
         return [DeleteDocument(document["id"], WriteResult.TAKEN, version)]
     operations: list[Operation] = [
         ReplaceDocument(with_outbox(document, outbox), version, WriteResult.TAKEN)

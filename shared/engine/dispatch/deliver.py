@@ -187,8 +187,10 @@ class Delivery:
         for breaker in probed:
             breaker.is_probed = True
         try:
-            for delay, wave in self.split_by_delay(region, messages):
-                await self.send_wave(region, queue, wave, delay, refused)
+            today = self.clock.today()
+            # Only neighbours go together, so that messages of a session never overtake each other.
+            for delay, wave in groupby(messages, lambda m: self.delay_in(region, m, today)):
+                await self.send_wave(region, queue, list(wave), delay, refused)
         except OutcomeUnknown as error:
             self.pause(region, "", error, began)
             raise
@@ -239,15 +241,6 @@ class Delivery:
                 tombstone = make_tombstone(message)
                 await self.bus.send(region, queue, [tombstone], delay_seconds=delay)
                 refused[message.id] = str(error)
-
-    def split_by_delay(
-        self, region: str, messages: Sequence[Message]
-    ) -> Iterator[tuple[float, list[Message]]]:
-        """Messages that become visible together, in order, with their delay in this region."""
-        # Only neighbours are put together, so that messages of a session never overtake each other.
-        today = self.clock.today()
-        for delay, wave in groupby(messages, lambda m: self.delay_in(region, m, today)):
-            yield delay, list(wave)
 
     def delay_in(self, region: str, message: Message, today: float) -> float:
         """Return how long the region's copy stays invisible: the preferred region comes first.

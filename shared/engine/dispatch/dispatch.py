@@ -208,7 +208,7 @@ class Dispatcher:
             loaded = await self.load_outputs(replace(pending, outbox=outbox))
             if loaded is None:
                 # Somebody else delivered it between the search and this read.
-                return outbox.without(outbox.regions)
+                return outbox.after(Delivered(outbox.regions))
             within = None if until is None else max(0.0, until - self.worker.clock.now())
             done = await self.delivery.deliver_possible(loaded, within)
         except OutputsLost as lost:

@@ -100,7 +100,8 @@ class SessionReader:
 
     async def read(self, signs: Sequence[Sign]) -> None:
         """Read what these signs depend on, and see to it that what is over is not found again."""
-        needed = {sign.session: sign.waits for sign in signs if sign.needs_head}
+        # Only the session's head says whether a fault or a parked message is a standstill.
+        needed = {sign.session: sign.waits for sign in signs if sign.halts or sign.waits}
         needed |= {sign.session: True for sign in signs if sign.waits}
         await asyncio.gather(*(self.read_session(name, waits) for name, waits in needed.items()))
         await asyncio.gather(

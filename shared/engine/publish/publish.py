@@ -40,10 +40,6 @@ class Published:
 type PublishedListener = Callable[[Published], None]
 
 
-def ignore(_: Published) -> None:
-    """The listener of callers that wait for the answer."""
-
-
 class Producer:
     """Publishes to sessions: one operation at a time per session, many sessions at once."""
 
@@ -67,7 +63,7 @@ class Producer:
         session: str,
         drafts: Sequence[Draft],
         options: ProducerOptions,
-        notify: PublishedListener = ignore,
+        notify: PublishedListener = lambda _: None,
         *,
         keep_seconds: int = 0,
     ) -> Published:
