@@ -58,7 +58,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.consume.park import Parking, is_other, level_of
 from shared.engine.consume.turns import Call, Turns
-from shared.engine.dispatch.dispatch import Dispatcher
+from shared.engine.dispatch.dispatch import Dispatcher, keep_missing
 from shared.engine.handle.handle import Ending, HandlerRunner, describe_error
 from shared.engine.worker import NO_HEAD, Worker
 from shared.ports import DeadLetter, WriteResult
@@ -163,7 +163,10 @@ class Consumer:
             reason = describe_error(error)
             outbox = self.runner.address_fault(message, reason)
         if outbox.regions:
-            await self.dispatcher.send_unjournaled(message.session, outbox)
+            # A crash in between is repaired by the message itself: it is not settled yet, so it
+            # comes again and its handler sends again.
+            done = await self.dispatcher.delivery.deliver_possible(outbox)
+            await keep_missing(self.journal, message.session, outbox, done)
         return PassedThrough(reason)
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order

@@ -302,16 +302,6 @@ class Dispatcher:
             raise OutcomeUnknown(f"the entry before {entry.position} was compacted")
         return replace(await self.worker.input_after(head), captured=entry.captured)
 
-    async def send_unjournaled(self, session: str, outbox: Outbox) -> None:
-        """Send what no entry holds; what a region misses is kept pending in the journal.
-
-        Raises OutcomeUnknown when no region surely has it.
-        """
-        # A crash in between is repaired by the message itself: it is not settled yet, so it comes
-        # again and its handler sends again.
-        done = await self.delivery.deliver_possible(outbox)
-        await keep_missing(self.journal, session, outbox, done)
-
 
 async def keep_missing(journal: Journal, session: str, outbox: Outbox, done: Delivered) -> Outbox:
     """Keep the outbox pending for what a delivery did not reach; that outbox is returned.
