@@ -40,6 +40,10 @@ SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
 # The needs that are signs of a standstill.
 SIGNED = (*PLACED, SessionNeed.RESOLUTION, SessionNeed.DRAINING)
 
+# Queries for documents that show a need, in the order of their ids or of their times.
+flagged_by_id = partial(Query, order="id", is_flagged=True)
+flagged_by_time = partial(Query, order="_ts", is_flagged=True)
+
 
 def shows_need(document: Document, need: SessionNeed, place: str = "") -> bool:
     """Say whether a document shows that its session has the need, at a place where it has one."""
@@ -104,32 +108,28 @@ def first_parked_query(session: str, group: str) -> Query:
 
 def pending_query(session: str, regions: Sequence[str], limit: int) -> Query:
     """Return the query for a session's outboxes that wait for regions, the oldest entries first."""
-    return Query(
+    return flagged_by_id(
         f"SELECT * FROM c WHERE {contains_any('pending', len(regions))} ORDER BY c.id",  # noqa: S608 - numbers only
         limit,
         lambda document: shows_need_at(document, SessionNeed.DELIVERY, regions),
         named(regions),
         session,
-        order="id",
-        is_flagged=True,
     )
 
 
 def blocked_query(session: str, limit: int) -> Query:
     """Return the query for a session's outboxes with blocked queues, the oldest entries first."""
-    return Query(
+    return flagged_by_id(
         "SELECT * FROM c WHERE ARRAY_LENGTH(c.blocked) > 0 ORDER BY c.id",
         limit,
         lambda document: bool(document.get("blocked")),
         session=session,
-        order="id",
-        is_flagged=True,
     )
 
 
 def blocked_beside_query(region: str, known: Collection[str]) -> Query:
     """Return the query for the oldest outbox that a region blocks at a queue that is not known."""
-    return Query(
+    return flagged_by_time(
         "SELECT TOP 1 c.blocked FROM c WHERE ARRAY_CONTAINS(c.blocked, @region) AND"
         " ARRAY_LENGTH(SETINTERSECT(c.blocked, @known)) < ARRAY_LENGTH(c.blocked) ORDER BY c._ts",
         1,
@@ -137,8 +137,6 @@ def blocked_beside_query(region: str, known: Collection[str]) -> Query:
             region in (blocked := document.get("blocked", ())) and not {*blocked} <= {*known}
         ),
         {"@region": region, "@known": list(known)},
-        order="_ts",
-        is_flagged=True,
     )
 
 
@@ -181,7 +179,7 @@ def sessions_query(
     if excluded:
         condition += " AND NOT ARRAY_CONTAINS(@excluded, c.session)"
         parameters["@excluded"] = list(excluded)
-    return Query(
+    return flagged_by_time(
         f"SELECT c.session, c._ts FROM c WHERE {condition} ORDER BY c._ts",  # noqa: S608 - from our own table
         limit,
         lambda document: (
@@ -190,8 +188,6 @@ def sessions_query(
             and document["session"] not in excluded
         ),
         parameters,
-        order="_ts",
-        is_flagged=True,
         is_enough=is_enough,
     )
 
@@ -228,29 +224,25 @@ def signs_query(
             for need in needs
         )
 
-    return Query(
+    return flagged_by_time(
         sql,
         SIGNS_MAX,
         matches,
         {name: value for name, value in parameters.items() if name in sql},
         session,
-        order="_ts",
         is_descending=True,
-        is_flagged=True,
         is_enough=is_enough,
     )
 
 
 def milestone_query(session: str) -> Query:
     """Return the query for the marked entries of a session, the newest first."""
-    return Query(
+    return flagged_by_id(
         "SELECT c.id, c._ts FROM c WHERE c.milestone = true ORDER BY c.id DESC",
         MILESTONES_MAX,
         partial(shows_need, need=SessionNeed.COMPACTION),
         session=session,
-        order="id",
         is_descending=True,
-        is_flagged=True,
     )
 
 
@@ -288,7 +280,7 @@ def recent_query(since: float, limit: int) -> Query:
 
 def waiting_query(region: str, late: float, limit: int) -> Query:
     """Return the query for outboxes that wait for a region since a time, the oldest first."""
-    return Query(
+    return flagged_by_time(
         "SELECT c._ts FROM c WHERE ARRAY_CONTAINS(c.pending, @region) AND c._ts <= @late"
         " ORDER BY c._ts",
         limit,
@@ -296,8 +288,6 @@ def waiting_query(region: str, late: float, limit: int) -> Query:
             shows_need(document, SessionNeed.DELIVERY, region) and written_at(document) <= late
         ),
         {"@region": region, "@late": late},
-        order="_ts",
-        is_flagged=True,
         may_be_old=True,
     )
 
