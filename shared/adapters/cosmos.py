@@ -251,8 +251,7 @@ class Tries:
     def weigh(self, failure: Failure) -> Failure:
         """The last try's failure, or none that says anything where an earlier one may have worked.
 
-        A write that got a 503 is sent again. When the second try is refused, the first may have
-        been applied all the same.
+        A write that got a 503 is sent again. If that is refused, the first try may have worked.
         """
         nothing_happened = (FailureClass.TRANSIENT, FailureClass.DESTINATION)
         if classify(failure).failure_class not in nothing_happened:

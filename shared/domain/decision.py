@@ -5,8 +5,7 @@ the first rule of `RULES` that fits them gives the decision. Nothing here reads 
 and docs/guarantees.md shows the same table, generated from the rules.
 
 Copies of a message without a number are recognised by a marker, which is kept for a time. Such a
-message is taken only while the marker of an earlier copy would still be there: `explain_expiry`
-says when it is too old.
+message is taken only while an earlier copy's marker would still be there (`explain_expiry`).
 """
 
 from dataclasses import dataclass

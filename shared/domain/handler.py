@@ -69,8 +69,7 @@ class Context:
         """Return the value that `look` gave at first, which is kept in the message's entry.
 
         For what the message does not say, such as a price list or today's date. The value must be
-        JSON; a tuple comes back as a list. Before the entry is committed a new attempt calls `look`
-        again.
+        JSON; a tuple comes back as a list. A new attempt before the commit calls `look` again.
         """
         if name not in self.values:
             # As it will be read back, so that a later run sees nothing else.

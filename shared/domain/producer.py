@@ -61,8 +61,7 @@ class ProducerOptions:
     """The publisher. A higher owner level fences a lower one of the same group.
 
     `starting_sequence_number` continues from state the caller kept; it must agree with the ledger.
-    `is_ingest` says that the app's own HTTP ingest publishes: nobody else may use its group. Raises
-    InvalidOptions.
+    `is_ingest` is for the app's own HTTP ingest, whose group is no other's. Raises InvalidOptions.
     """
 
     producer_group_id: str

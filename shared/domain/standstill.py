@@ -139,8 +139,7 @@ def is_halted_by(head: Entry | None, sign: Sign) -> bool:
 
 def is_over(sign: Sign, head: Entry | None) -> bool:
     """Return whether a sign asks for a person though nothing is left to do."""
-    # Entries of earlier versions ask for ever: those of resolved faults, and those whose session
-    # went on by itself.
+    # Entries of earlier versions ask for ever: of resolved faults, and of sessions that went on.
     return sign.asks and not (sign.alert or sign.refused or is_halted_by(head, sign))
 
 

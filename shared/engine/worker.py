@@ -209,8 +209,7 @@ class Worker:
             return
         size = HEAD_OVERHEAD_BYTES + CURSOR_BYTES * len(head.cursors)
         if head.state is not None:
-            # Whoever ran the handler knows the size of the state; only one that was read from the
-            # store is measured here.
+            # Whoever ran the handler knows the state's size; one read from the store is measured.
             size += head.state_bytes or len(json.dumps(head.state))
         for batch in head.outbox.batches:
             size += sum(len(message.body) for message in batch.messages)

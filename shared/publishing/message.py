@@ -77,8 +77,7 @@ class MessageBatch:
     """Messages for one session that surely fit into one operation.
 
     Nothing can be added while the batch is sent, nor once it was published; a failure opens it
-    again. Sizes are the bytes that the messages take in the journal, with the longest number that
-    there can be.
+    again. Sizes are bytes in the journal, with the longest number that there can be.
     """
 
     def __init__(

@@ -137,8 +137,7 @@ def encode_entry(entry: Entry) -> Document:
         if entry.model:
             document["model"] = [entry.model.name, entry.model.version]
         if entry.state_apart:
-            # A release that knows no states beside entries looks for it here, finds none, and
-            # waits.
+            # A release that knows no states beside entries looks here, finds none, and waits.
             document |= {"state_at": entry.position, "state_apart": True}
         elif entry.state is not None:
             document["state"] = dict(entry.state)
@@ -303,8 +302,7 @@ def append_operations(entry: Entry, document: Document, carried: Carried) -> lis
         operations += park_operations(entry, entry.message)
     if entry.from_parked:
         operations += take_operations(entry)
-    # 4. The fault that a person decided about is no longer found. A fault that came of the decision
-    #    is in this entry itself.
+    # 4. The fault that was decided about is no longer found. One that came of it is in this entry.
     if entry.resolution is not None and entry.resolution.at is not None:
         fault = position_id(entry.resolution.at)
         operations.append(PatchDocument(fault, {"/faulted": False}, WriteResult.ORPHANED))

@@ -184,8 +184,7 @@ class Journal:
     ) -> WriteResult:
         """Replace a claim, and park a message beside it, all or none: one batch.
 
-        CREATED, or TAKEN if the version is another. Raises NotStorable for what the store does not
-        take.
+        CREATED, or TAKEN if the version is another. Raises NotStorable.
         """
         operations = replace_operations(entry, version, carried, waiting)
         result, _ = await self.container.write(entry.session, operations)
@@ -199,8 +198,7 @@ class Journal:
     async def parked_run(self, session: str, number: Number, limit: int) -> Sequence[Message]:
         """Return the messages parked under a number and those right after it, to the first gap.
 
-        At most `limit`, in one query in one partition; the owner level of the number is of no
-        account.
+        At most `limit`, in one query in one partition. The number's owner level does not count.
         """
         ids = parked_ids(number, limit)
         query = queries.parked_query(session, ids[0], ids[-1], limit)
@@ -347,8 +345,7 @@ class Journal:
     # What sweeps, compaction and operators look for.
 
     async def has_work(self, region: str) -> bool:
-        """Say whether any session may need a sweep in a region: DELIVERY, UNBLOCKING, TAKE_OVER or
-        DRAINING, at any age.
+        """Say whether any session may have a need of queries.SWEPT in a region, at any age.
 
         One query, which ends at the first document that it finds.
         """

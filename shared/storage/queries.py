@@ -263,8 +263,7 @@ def listed_query(prefix: str, after: str, limit: int) -> Query:
 def recent_query(since: float, limit: int) -> Query:
     """Return the query for which region wrote what after a time, the newest first; no states."""
     return Query(
-        # Only the time is indexed, so what is no entry is read for nothing; at the newest end of a
-        # journal that is little.
+        # Only the time is indexed, so what is no entry is read for nothing: little, at this end.
         "SELECT c._ts, c.owner, ARRAY_LENGTH(c.identities) AS messages FROM c"
         " WHERE c._ts > @since AND c.kind = 'entry' ORDER BY c._ts DESC",
         limit,

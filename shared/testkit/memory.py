@@ -1,7 +1,6 @@
 """The in-memory twin of the store, with the same promises and the same failures.
 
-For unit tests, the simulation and a team's own handler tests. Time is virtual: it passes only when
-somebody sleeps.
+For unit tests, the simulation and a team's handler tests. Time passes only when somebody sleeps.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -177,8 +177,7 @@ class TwoRegions:
 async def consume_together(worker: Services, messages: Sequence[Message]) -> list[Outcome]:
     """The outcomes of messages that a host hands over at once, in their order.
 
-    Raises what a call raised, and ProcessKilled first of all: a call that dies takes the worker's
-    other calls with it.
+    Raises what a call raised, ProcessKilled first: a call that dies takes the others with it.
     """
     calls: list[asyncio.Task[Outcome]] = []
 

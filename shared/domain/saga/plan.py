@@ -1,7 +1,6 @@
 """A saga as data: what is to be done in several sessions, in which order, and how it is undone.
 
-A plan is written into the saga's journal when it starts, so a saga ends by the plan it began with,
-whatever code runs then.
+A plan is in the saga's journal from its start, so the saga ends by it, whatever code runs then.
 """
 
 import json

@@ -127,8 +127,7 @@ class WalkProgress:
 def orchestrate(saga: StartedSaga, stand_by_seconds: float = 0.0) -> Walk[SagaState]:
     """Walk to the end; the answer is the end that the journal has.
 
-    With `stand_by_seconds` another region is walking: let it, and walk only if after that time the
-    saga is not over.
+    With `stand_by_seconds` another region is walking: walk only if the saga is not over by then.
     """
     yield ReportState(SagaState.RUNNING)
     if not stand_by_seconds:

@@ -251,8 +251,7 @@ class Consumer:
             return None
         known = self.worker.heads.get(first.session, NO_HEAD)
         head = known.entry if known.is_ours else (await self.recognise(first))[1]
-        # Where messages are parked, each new one has to be compared with them and may let some go
-        # on, which `process` does.
+        # Where messages are parked, `process` compares each new one with them, and lets some go on.
         if head is not None and head.parked:
             return None
         messages = (call.message for call in calls)
@@ -302,8 +301,7 @@ class Consumer:
     ) -> Entry | None:
         """Run the message's handler and commit what came of it; None when others were first.
 
-        The choice by kind of handler is made here and nowhere else. Raises Unavailable or
-        OutcomeUnknown.
+        Only here it is chosen by kind of handler. Raises Unavailable or OutcomeUnknown.
         """
         message = made_from.message
         handler = self.worker.handlers.by_type.get(message.type)

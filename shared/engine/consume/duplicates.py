@@ -89,8 +89,7 @@ class Duplicates:
     async def search(self, head: Entry, message: Message) -> str | None:
         """The content under the number of a message of the head's past; None if it is compacted.
 
-        One page where the entry is if its group has the session to itself; else by halves. Raises
-        Unavailable.
+        By one page if its group has the session to itself, else by halves. Raises Unavailable.
         """
         number = message.number
         if number is None:

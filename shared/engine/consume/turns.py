@@ -162,8 +162,7 @@ class Turns:
         call = Call(message, arrival, letter, gathering, give_up_at, now, now, woken)
         if gathering.calls:
             if self.worker.heads.get(session, NO_HEAD).is_ours:
-                # This worker wrote the newest entry, so what is missing is probably in its hands,
-                # or soon will be.
+                # This worker wrote the newest entry, so it probably gets what is missing soon.
                 call.look_at = now + self.waits.poll_seconds
             else:
                 # The other region may have written what is missing: the store says, unless it has
@@ -178,8 +177,7 @@ class Turns:
 
     def leave(self, call: Call) -> None:
         """Take out a call that has its result, or was cancelled; another one leads in its place."""
-        # A leader that is cancelled may have an entry under way. The next one meets it as it would
-        # that of a dead process.
+        # A cancelled leader may have an entry under way. The next one meets it like a dead one's.
         session, gathering = call.message.session, call.gathering
         if call in gathering.calls:
             gathering.calls.remove(call)

@@ -161,8 +161,7 @@ class Dispatcher:
                 late += (region,)
             late += await self.deliver_in_order(missed, [region], until)
         if len(pending) == limit:
-            # There may be more: a region that missed any of these counts as lagging until a
-            # search finds fewer.
+            # There may be more: a region that missed any of these lags until a search finds fewer.
             return tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
         return late
 

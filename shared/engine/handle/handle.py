@@ -140,8 +140,7 @@ class HandlerRunner:
             try:
                 return await self.run_once(handler, given, message)
             except (CallerError, TookTooLong):
-                # The message is wrong, not the outside, and would be just as wrong again; or the
-                # time is up.
+                # The message is wrong, not the outside, and would be so again; or the time is up.
                 raise
             except Exception:
                 if asyncio.get_running_loop().time() - began >= self.handler_seconds:
@@ -155,8 +154,7 @@ class HandlerRunner:
         """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
 
         Raises what the handler raises, TookTooLong, InvalidBody, UnreadableState and InvalidState.
-        A run in a thread that is cut off goes on there, because nobody can stop a thread; what it
-        returns is dropped.
+        A thread cannot be stopped: a run that is cut off goes on in it, and its result is dropped.
         """
         context = Context(message, given.captured)
         body, state = parse_body(handler, message), parse_state(handler.state, given)

@@ -44,8 +44,7 @@ class Watchdog:
     """
 
     def __init__(self) -> None:
-        # By thread: when the run has to end, by the monotonic clock. Whoever runs a handler puts
-        # this in and takes it out.
+        # By thread: when the run has to end, on the monotonic clock. A handler's runner keeps this.
         self.ends: dict[int, float] = {}
         self.thread: Thread | None = None
         self.tool: int | None = None

@@ -70,8 +70,7 @@ class Readiness:
     async def agree(self) -> bool:
         """Compare the lists; the first process of all stores its own.
 
-        False where another one stored a list at the same time: the next operation looks at that.
-        Raises Misconfigured.
+        False where another one was faster: the next operation looks at that. Raises Misconfigured.
         """
         ours = self.delivery.regions
         stored = await self.journal.regions()

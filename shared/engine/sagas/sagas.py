@@ -1,7 +1,6 @@
 """Sagas as their own journals have them: started once, given events, read, cancelled, ended.
 
-Nothing here remembers anything: every question reads the journal, and every change is recorded in
-it.
+Nothing here remembers anything: every question reads the journal, and every change goes there.
 """
 
 from collections.abc import Awaitable, Callable
