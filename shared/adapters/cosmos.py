@@ -58,26 +58,20 @@ PAGE_MAX = 100
 RECONNECT_SECONDS = 15.0
 
 
+@dataclass(eq=False, repr=False)
 class CosmosAccount:
     """The client of one account, connected on first use and shared by everything in a process.
 
     After a fail-over of the write region it finds the new one within about RECONNECT_SECONDS.
     """
 
-    def __init__(
-        self,
-        *,
-        connection_string: str | None,
-        endpoint: str | None,
-        client_id: str | None,
-        locations: Sequence[str] = (),
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.telemetry = telemetry
-        self.connection_string = connection_string
-        self.endpoint = endpoint
-        self.client_id = client_id
-        self.locations = list(locations)
+    connection_string: str | None
+    endpoint: str | None
+    client_id: str | None
+    locations: Sequence[str] = ()
+    telemetry: Telemetry | None = None
+
+    def __post_init__(self) -> None:
         self.client: CosmosClient | None = None
         self.credential: DefaultAzureCredential | None = None
         self.connecting = asyncio.Lock()
@@ -135,7 +129,7 @@ class CosmosAccount:
         # Left to itself, the transport searches the environment for a proxy before each request.
         # That costs two trips to a thread, a quarter of what a request costs this process.
         transport = MeasuredTransport(self.telemetry, use_env_settings=False)
-        options: dict[str, Any] = {"preferred_locations": self.locations, "transport": transport}
+        options: dict[str, Any] = {"transport": transport, "preferred_locations": [*self.locations]}
         if self.connection_string is not None:
             return CosmosClient.from_connection_string(self.connection_string, **options)
         self.credential = DefaultAzureCredential(managed_identity_client_id=self.client_id)

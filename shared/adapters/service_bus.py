@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,15 +51,15 @@ TRACE_PROPERTIES = (b"Diagnostic-Id", b"traceparent")
 DEAD_LETTER_SECONDS_MAX = 10.0
 
 
+@dataclass(eq=False, repr=False)
 class Namespace:
     """The clients of one region's namespace, connected on first use."""
 
-    def __init__(
-        self, *, connection_string: str | None, endpoint: str | None, client_id: str | None
-    ) -> None:
-        self.connection_string = connection_string
-        self.endpoint = endpoint
-        self.client_id = client_id
+    connection_string: str | None
+    endpoint: str | None
+    client_id: str | None
+
+    def __post_init__(self) -> None:
         # By how often they try again what failed.
         self.clients: dict[int, ServiceBusClient] = {}
         self.credential: DefaultAzureCredential | None = None
@@ -128,19 +129,13 @@ async def close_in_time(closable: ServiceBusSender | ServiceBusClient | Any) -> 
             await closable.close()
 
 
+@dataclass(eq=False)
 class ServiceBus:
     """See ports.Bus."""
 
-    def __init__(
-        self,
-        namespaces: Mapping[str, Namespace],
-        *,
-        send_seconds_max: float = SEND_SECONDS_MAX,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.namespaces = namespaces
-        self.telemetry = telemetry
-        self.send_seconds_max = send_seconds_max
+    namespaces: Mapping[str, Namespace]
+    send_seconds_max: float = SEND_SECONDS_MAX
+    telemetry: Telemetry | None = None
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0

@@ -159,34 +159,28 @@ class Unrecorded:
     due: float
 
 
+@dataclass(eq=False)
 class Worker:
     """The things that every step of a message's way shares within one process."""
 
-    def __init__(
-        self,
-        owner: Owner,
-        journal: Journal,
-        clock: Clock,
-        handlers: Handlers,
-        policy: Policy,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        self.owner = owner
-        self.journal = journal
-        self.clock = clock
-        self.handlers = handlers
-        self.policy = policy
-        # None where nobody listens: then nothing is called, so that it costs nothing.
-        self.telemetry = telemetry
+    owner: Owner
+    journal: Journal
+    clock: Clock
+    handlers: Handlers
+    policy: Policy
+    # None where nobody listens: then nothing is called, so that it costs nothing.
+    telemetry: Telemetry | None = None
+
+    def __post_init__(self) -> None:
         self.heads: OrderedDict[str, RememberedHead] = OrderedDict()
         self.head_bytes = 0
         # The acknowledgements that are not in the journal yet (acknowledge.py), by session.
         self.unrecorded: dict[str, Unrecorded] = {}
-        self.marker_seconds = marker_seconds(policy.window_seconds)
+        self.marker_seconds = marker_seconds(self.policy.window_seconds)
         # Sessions whose draining was broken off because its time was up.
         self.undrained: Recent[str, None] = Recent(UNDRAINED_MAX)
         self.attempts = count(1)
-        self.failure_log = FailureLog(clock)
+        self.failure_log = FailureLog(self.clock)
 
     def new_attempt(self) -> Attempt:
         """An attempt that no other has: the instance's own name, and a count."""

@@ -18,7 +18,7 @@ it is parked beside the journal until its turn has come (park.py), as is all els
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from shared.domain import next_entry
@@ -70,30 +70,23 @@ DEAD_LETTERED = "dead-lettered by the broker"
 CURSORS_READ_MAX = 40
 
 
+@dataclass(eq=False)
 class Consumer:
     """Processes messages of any session, for one worker of one region."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        dispatcher: Dispatcher,
-        runner: HandlerRunner,
-        claims: Claims,
-        duplicates: Duplicates,
-        parking: Parking,
-        folder: Folder,
-    ) -> None:
-        self.worker = worker
-        self.journal = worker.journal
-        self.clock = worker.clock
-        self.waits = worker.policy.waits
-        self.dispatcher = dispatcher
-        self.runner = runner
-        self.claims = claims
-        self.duplicates = duplicates
-        self.parking = parking
-        self.folder = folder
-        self.turns = Turns(worker, self.leads)
+    worker: Worker
+    dispatcher: Dispatcher
+    runner: HandlerRunner
+    claims: Claims
+    duplicates: Duplicates
+    parking: Parking
+    folder: Folder
+
+    def __post_init__(self) -> None:
+        self.journal = self.worker.journal
+        self.clock = self.worker.clock
+        self.waits = self.worker.policy.waits
+        self.turns = Turns(self.worker, self.leads)
 
     async def consume(
         self, message: Message, arrival: int = 0, letter: DeadLetter | None = None

@@ -40,22 +40,19 @@ class Published:
 type PublishedListener = Callable[[Published], None]
 
 
+@dataclass(eq=False)
 class Producer:
     """Publishes to sessions: one operation at a time per session, many sessions at once."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        delivery: Delivery,
-        replaced_regions: Sequence[str] = (),
-        trace_ratio: float = 0.0,
-    ) -> None:
-        # Of the messages without a trace so many get one, from 0 to 1.
-        self.trace_ratio = trace_ratio
-        self.journal = journal
-        self.delivery = delivery
-        self.readiness = Readiness(journal, delivery, replaced_regions)
-        self.ledgers = LedgerBook(journal, delivery)
+    journal: Journal
+    delivery: Delivery
+    replaced_regions: Sequence[str] = ()
+    # Of the messages without a trace so many get one, from 0 to 1.
+    trace_ratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.readiness = Readiness(self.journal, self.delivery, self.replaced_regions)
+        self.ledgers = LedgerBook(self.journal, self.delivery)
         self.locks = SessionLocks()
 
     async def publish(
