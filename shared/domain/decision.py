@@ -119,28 +119,21 @@ class Rule:
     place: NumberPlace | None = None
 
 
+CLAIMED, HALTED = SessionState.CLAIMED, SessionState.HALTED
+SAME, OTHER = HeadContent.SAME, HeadContent.OTHER
+
 # The first rule that fits decides. A cursor only grows, so Duplicate, Conflict and Fenced stay true
 # whatever was appended since the head was read. Every other decision may be out of date by the time
 # it is carried out; then creating the next entry fails, and the decision is made again.
 RULES: tuple[Rule, ...] = (
-    Rule(Conflict, "Its id or number was used for something else.", newest=HeadContent.OTHER),
-    Rule(
-        Busy,
-        "A worker is running its handler now.",
-        session=SessionState.CLAIMED,
-        newest=HeadContent.SAME,
-    ),
-    Rule(Duplicate, "The newest entry names it.", newest=HeadContent.SAME),
+    Rule(Conflict, "Its id or number was used for something else.", newest=OTHER),
+    Rule(Busy, "A worker is running its handler now.", session=CLAIMED, newest=SAME),
+    Rule(Duplicate, "The newest entry names it.", newest=SAME),
     Rule(Duplicate, "An older entry processed it.", place=NumberPlace.PASSED),
-    Rule(Busy, "A worker is running the handler of another message.", session=SessionState.CLAIMED),
+    Rule(Busy, "A worker is running the handler of another message.", session=CLAIMED),
     Rule(Fenced, "A producer of a higher owner level has taken over.", place=NumberPlace.FENCED),
-    Rule(
-        Duplicate,
-        "It is the message that faulted.",
-        session=SessionState.HALTED,
-        place=NumberPlace.FAULT,
-    ),
-    Rule(Halted, "A fault stops the session.", session=SessionState.HALTED),
+    Rule(Duplicate, "It is the message that faulted.", session=HALTED, place=NumberPlace.FAULT),
+    Rule(Halted, "A fault stops the session.", session=HALTED),
     Rule(Proceed, "Nothing has to come before it.", place=NumberPlace.NEXT),
     Rule(Gap, "An earlier message of its group is missing.", place=NumberPlace.AHEAD),
 )
@@ -155,7 +148,7 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
     if rule.decision is Proceed:
         return Proceed()
     cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
-    is_same = rule.newest is HeadContent.SAME
+    is_same = rule.newest is SAME
     decision: Decision | None = None
     if rule.decision is Duplicate:
         decision = Duplicate(checked=is_same)
@@ -194,14 +187,14 @@ def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> 
     if head is None:
         session = SessionState.EMPTY
     elif head.status is Status.WORKING:
-        session = SessionState.CLAIMED
+        session = CLAIMED
     else:
-        session = SessionState.OPEN if halt is None else SessionState.HALTED
+        session = SessionState.OPEN if halt is None else HALTED
     newest = HeadContent.NOTHING
     # A parked message is named by the entry that parked it, which did not process it.
     same = None if head is None or from_parked else identity_in(head, message, cursor)
     if same is not None:
-        newest = HeadContent.SAME if same.digest == message.digest else HeadContent.OTHER
+        newest = SAME if same.digest == message.digest else OTHER
     if number is None:
         # Messages without a number come in the order of their arrival.
         is_next = head is None or from_parked or not head.parked.get(ARRIVALS)

@@ -20,7 +20,6 @@ class Outputs:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.dispatcher = dispatcher
         self.journal = dispatcher.journal
-        self.delivery = dispatcher.delivery
 
     async def decide(
         self, session: str, queue: str, decision: OutputDecision, position: int | None = None
@@ -66,6 +65,6 @@ class Outputs:
             done = Delivered(taken=dict.fromkeys(regions, (EVERY_QUEUE,)))
             await self.journal.acknowledge(pending, done)
             return
-        self.delivery.resume(outbox.destination_of(queue))
+        self.dispatcher.delivery.resume(outbox.destination_of(queue))
         for region in regions:
             await self.dispatcher.deliver_pending(pending, until, (region, queue))

@@ -46,9 +46,7 @@ class StandstillPage:
 class Standstills:
     def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
         self.worker = worker
-        self.journal = worker.journal
         self.regions = regions
-        self.late_seconds = worker.policy.standstill_seconds
 
     async def find(
         self,
@@ -66,11 +64,11 @@ class Standstills:
         found: list[Standstill] = []
         sessions, looked_at = SessionReader(self.worker), 0
         while looked_at < SIGNS_MAX:
-            signs = await self.journal.signs(
+            signs = await self.worker.journal.signs(
                 {NEEDS[kind] for kind in kinds},
                 self.regions,
                 session=session,
-                older_than_seconds=self.late_seconds,
+                older_than_seconds=self.worker.policy.standstill_seconds,
                 after=after,
                 limit=limit,
             )

@@ -123,7 +123,6 @@ def reply_in(entry: Entry) -> Answered | Failed | None:
 class SagaSteps:
     def __init__(self, commands: Commands) -> None:
         self.commands = commands
-        self.journal = commands.worker.journal
 
     async def perform(self, work: dict[str, Any], *, give_up: str | None = None) -> dict[str, Any]:
         """Apply a step or its compensation, or learn what it came to before: a StepReply as JSON.
@@ -148,7 +147,7 @@ class SagaSteps:
                 reply: CommandReply | None = await self.commands.apply(sent)
                 if isinstance(reply, Failed) or (give_up and isinstance(reply, Answered)):
                     # It may be that the other of command and tombstone was first.
-                    reply = await read_reply(self.journal, command)
+                    reply = await read_reply(self.commands.worker.journal, command)
         except TimeoutError:
             raise Unavailable(f"step {step.name!r} took over {step.seconds:g} s") from None
         if reply is None:
