@@ -204,9 +204,7 @@ def require_model(what: str, model: Any) -> None:
 class HandlerInput:
     """The input of a handler: state, next output numbers, and what was captured.
 
-    `reminders` are those that wait, by name.
-
-    `model` says what the state is of, where its entry recorded that.
+    `reminders` are those that wait, by name; `model` is the state's, where its entry recorded it.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 from shared.domain import next_entry
@@ -309,10 +310,8 @@ class Worker:
     ) -> dict[str, EvictedCursor | None]:
         """Return what is kept beside the journal for each group. Raises Unavailable."""
 
-        async def read(group: str) -> EvictedCursor | None:
-            return await self.journal.cursor(session, group)
-
-        return dict(zip(groups, await asyncio.gather(*map(read, groups)), strict=True))
+        read = map(partial(self.journal.cursor, session), groups)
+        return dict(zip(groups, await asyncio.gather(*read), strict=True))
 
     async def input_after(self, head: Entry | None) -> HandlerInput:
         """Return what the next handler starts from: the state is the head's or another entry's.

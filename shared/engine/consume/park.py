@@ -163,9 +163,7 @@ class Parking:
     async def next_parked(self, head: Entry) -> tuple[Entry, Sequence[Message]] | None:
         """Parked messages of one group whose turn has come, in order, and the head with its cursor.
 
-        None where all have to wait.
-
-        Those after the first are taken to be about as large as it is.
+        None where all have to wait. Those after the first are taken to be about as large as it is.
         """
         # The head counts the parked messages by group, so a session without any pays no read here,
         # and one with a gap pays one point read for each group, or two if its cursor was evicted.

@@ -43,8 +43,7 @@ class LedgerBook:
         """Number the drafts and store them with the ledger; they are sent by the caller.
 
         With `keep_seconds` their ids are remembered for so long, else for a while by the ledger.
-
-        Raises what `producer.number` and `require_fits` raise, and then nothing was stored;
+        Raises what `number_drafts` and `require_fits` raise, and then nothing was stored;
         Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
         """
         # A crash before `save` leaves nothing. A crash after it leaves the ledger and a pending
