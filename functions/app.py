@@ -7,18 +7,20 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.asyncapi import build_asyncapi_blueprint
-from functions.http.error_queue import build_error_queue_blueprint
-from functions.http.ingest import build_ingest_blueprint
-from functions.http.openapi import build_openapi_blueprint
-from functions.http.operate import build_operate_blueprint
-from functions.http.sagas import build_saga_routes
-from functions.page.page import build_page_blueprint
+from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas
+from functions.page import decisions, page, regions
+from functions.page import error_queue as page_error_queue
+from functions.page.view import link_docs
 from functions.triggers.receive import build_receive_blueprint
 from functions.triggers.recover import build_recovery_blueprint
 from functions.triggers.sagas import build_saga_blueprint
 from shared.domain.handler import Handlers
 from shared.engine.build import Services
+
+HTTP_MODULES = (
+    *(ingest, operate, error_queue, openapi, asyncapi, sagas),
+    *(page, regions, decisions, page_error_queue),
+)
 
 
 def find_handlers(package: str, settings: Any = None) -> Handlers:
@@ -58,18 +60,13 @@ def build_app(services: Services) -> func.FunctionApp:
     sdks = logging.getLogger("azure")
     if sdks.level == logging.NOTSET and not sdks.isEnabledFor(logging.DEBUG):
         sdks.setLevel(logging.WARNING)
+    link_docs(services.docs_url)
     app = func.FunctionApp()
     for build_blueprint in (
         build_receive_blueprint,
         build_recovery_blueprint,
-        build_ingest_blueprint,
-        build_operate_blueprint,
-        build_error_queue_blueprint,
-        build_openapi_blueprint,
-        build_asyncapi_blueprint,
-        build_page_blueprint,
         build_saga_blueprint,
-        build_saga_routes,
+        *(module.routes.build for module in HTTP_MODULES),
     ):
         app.register_functions(build_blueprint(services))
     return app

@@ -12,12 +12,11 @@ from typing import Any
 import azure.functions as func
 from pydantic.json_schema import models_json_schema
 
-from functions.http.access import add_route
-from functions.http.openapi import REFERENCE, TEXT, VERSION, find_messages
 from functions.http.responses import respond
+from functions.http.routes import TEXT, HttpRoutes
 from shared.domain import wire
 from shared.domain.access import Right
-from shared.domain.handler import Handlers
+from shared.domain.handler import Handler, Handlers
 from shared.domain.message import (
     GROUP_CHARACTERS_MAX,
     ID_CHARACTERS_MAX,
@@ -31,8 +30,11 @@ from shared.domain.message import (
 )
 from shared.domain.outbox import AppQueues
 from shared.domain.reports import FAULT_TYPE, REJECTED_TYPE, TOMBSTONE_TYPE
+from shared.domain.saga.record import END_TYPE, EVENT_TYPE, kinds_of
 from shared.engine.build import Services
 
+VERSION = "1"
+REFERENCE = "#/components/schemas/{model}"
 # No model has a name with a dot.
 ATTRIBUTES = "lockstep.attributes"
 
@@ -66,17 +68,18 @@ OWN: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     REJECTED_TYPE: ("A delivery that no journal takes, or a piece of it, and why.", REPORT),
     TOMBSTONE_TYPE: ("It stands in the place of an output that no queue takes.", REPORT),
 }
+routes = HttpRoutes()
 
 
-def build_asyncapi_blueprint(services: Services) -> func.Blueprint:
-    """`GET /api/asyncapi`."""
-    bp = func.Blueprint()
-
-    @add_route(bp, services, "GET", "asyncapi", Right.LOOK)
-    async def asyncapi(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
-        return respond(describe_messages(services.handlers, services.readiness.delivery.queues))
-
-    return bp
+@routes.add(
+    "asyncapi",
+    "GET asyncapi",
+    Right.LOOK,
+    "The messages that the app takes and sends by queues.",
+    {200: "AsyncAPI 3.0."},
+)
+async def answer_asyncapi(services: Services, _: func.HttpRequest) -> func.HttpResponse:
+    return respond(describe_messages(services.handlers, services.readiness.delivery.queues))
 
 
 def describe_messages(handlers: Handlers, queues: AppQueues) -> dict[str, Any]:
@@ -128,6 +131,12 @@ def describe_messages(handlers: Handlers, queues: AppQueues) -> dict[str, Any]:
             "schemas": {**schemas.get("$defs", {}), ATTRIBUTES: describe_attributes()},
         },
     }
+
+
+def find_messages(handlers: Handlers) -> list[Handler]:
+    """The handlers of what anybody may send: nothing that is for a saga's session."""
+    of_sagas = kinds_of(handlers) | {EVENT_TYPE, END_TYPE}
+    return [one for kind, one in handlers.by_type.items() if kind not in of_sagas]
 
 
 def name_component(message_type: str) -> str:

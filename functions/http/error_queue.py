@@ -8,12 +8,12 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.http.access import add_route, principal_of
-from functions.http.operate import read_limit
+from functions.http.operate import LIMIT, read_limit
 from functions.http.requests import SESSION, path_to, require_request
-from functions.http.responses import REPORT_HELP, respond, respond_problem
+from functions.http.responses import REPORT_HELP, respond
+from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from shared.domain.access import Principal, Right
-from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
+from shared.domain.errors import InvalidBody, InvalidMessage
 from shared.domain.message import SEQUENCE_MAX
 from shared.domain.spending import count_spending
 from shared.engine.build import Services
@@ -39,33 +39,31 @@ class RepeatBody(BaseModel):
     body: Any = None
 
 
-def build_error_queue_blueprint(services: Services) -> func.Blueprint:
-    """`GET /api/errors` and `POST /api/errors/again`."""
-    bp = func.Blueprint()
-
-    @add_route(bp, services, "GET", "errors", Right.LOOK)
-    async def errors(request: func.HttpRequest) -> func.HttpResponse:
-        return await list_errors(services, request)
-
-    @add_route(bp, services, "POST", "errors/again", Right.RESOLVE)
-    async def send_again(request: func.HttpRequest) -> func.HttpResponse:
-        return await repeat(services, request)
-
-    return bp
+routes = HttpRoutes()
 
 
+@routes.add(
+    "errors",
+    "GET errors",
+    Right.LOOK,
+    "What this region's error queue holds; nothing of it is taken.",
+    {200: "A page, and what to ask for next.", **REFUSED},
+    {
+        "session": TEXT,
+        "after": {"type": "integer", "minimum": 0},
+        "skip": {"type": "integer", "minimum": 0, "maximum": SKIP_MAX},
+        "limit": LIMIT,
+    },
+)
 async def list_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """List the content of this region's error queue; nothing of it is taken.
 
     With `session`, its reports behind the number `after`; without, the first report of each of
     several sessions, after `skip` others.
     """
-    try:
-        require_request(request, frozenset({"session", "after", "skip", "limit"}))
-        with count_spending() as spending:
-            shown = await find_errors(services, request.params)
-    except LockstepError as error:
-        return respond_problem(error)
+    require_request(request, frozenset({"session", "after", "skip", "limit"}))
+    with count_spending() as spending:
+        shown = await find_errors(services, request.params)
     return respond(shown | {"request_units": round(spending.request_units, 2)})
 
 
@@ -117,17 +115,25 @@ def describe_report(report: QueuedReport) -> dict[str, Any]:
     }
 
 
+@routes.add(
+    "send_again",
+    "POST errors/again",
+    Right.RESOLVE,
+    "Send a rejected delivery of the error queue again, once.",
+    {
+        200: "The message that was sent.",
+        **REFUSED,
+        409: "It is not there, or was sent by another decision.",
+    },
+)
 async def repeat(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Send a rejected delivery again: 200 with the message, also when it is repeated.
 
     409 where another decision was first, or the report holds no delivery that is there whole.
     """
-    try:
-        require_request(request, frozenset())
-        asked = read_repetition(request.get_body(), principal_of(services, request))
-        return respond(await send_and_describe(services, asked))
-    except LockstepError as error:
-        return respond_problem(error)
+    require_request(request, frozenset())
+    asked = read_repetition(request.get_body(), principal_of(services, request))
+    return respond(await send_and_describe(services, asked))
 
 
 async def send_and_describe(services: Services, asked: RepeatRequest) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from datetime import datetime
 
 import azure.functions as func
 
-from functions.http.access import add_route
 from functions.http.requests import SESSION, path_to, read_name
-from functions.http.responses import respond, respond_problem
+from functions.http.responses import respond
+from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message, refuse_reserved
 from shared.domain.producer import Draft
 from shared.domain.wire import TRACE_HEADER, read_traceparent
@@ -20,17 +20,17 @@ PARAMETERS = frozenset({"type", "time"})
 TIME_HEADER = "ce-time"
 
 
-def build_ingest_blueprint(services: Services) -> func.Blueprint:
-    """`POST /api/sessions/{session}/messages`."""
-    bp = func.Blueprint()
-
-    @add_route(bp, services, "POST", "sessions/{session}/messages", Right.SEND)
-    async def ingest(request: func.HttpRequest) -> func.HttpResponse:
-        return await accept(services, request)
-
-    return bp
+routes = HttpRoutes()
 
 
+@routes.add(
+    "ingest",
+    "POST sessions/{session}/messages",
+    Right.SEND,
+    "Accept a message: number it, and publish it to every region.",
+    {202: "It is safe.", **REFUSED, 403: "Not for this session.", 409: "Other content."},
+    {"type": TEXT, "time": {"type": "string", "format": "date-time"}},
+)
 async def accept(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """202 when the message is safe, which is before it is processed; problem details otherwise.
 
@@ -39,20 +39,17 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
     may be given as `time` there or as the header `ce-time`. What follows belongs to the trace of a
     header `traceparent`. The answer says where the session can be looked at.
     """
-    try:
-        message = read_request(services, request)
-        said = {"session": message.session, "message": message.id}
-        with services.worker.span("ingest", message.traceparent, **said) as span:
-            draft = Draft(
-                message.id,
-                message.type,
-                message.body,
-                message.time,
-                traceparent=span.traceparent if span else message.traceparent,
-            )
-            accepted = await services.ingest.take(message.session, draft)
-    except LockstepError as error:
-        return respond_problem(error)
+    message = read_request(services, request)
+    said = {"session": message.session, "message": message.id}
+    with services.worker.span("ingest", message.traceparent, **said) as span:
+        draft = Draft(
+            message.id,
+            message.type,
+            message.body,
+            message.time,
+            traceparent=span.traceparent if span else message.traceparent,
+        )
+        accepted = await services.ingest.take(message.session, draft)
     path = path_to(SESSION, accepted.session)
     number = accepted.number.sequence if accepted.number else None
     document = {"id": accepted.id, "session": accepted.session, "sequence": number, "see": path}

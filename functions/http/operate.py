@@ -11,10 +11,10 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.http.access import add_route, principal_of
 from functions.http.descriptions import describe_entry, describe_standstill, summarise_head
 from functions.http.requests import SESSION, read_name, require_request
-from functions.http.responses import respond, respond_problem
+from functions.http.responses import respond
+from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text
@@ -48,38 +48,18 @@ class ResolutionBody(BaseModel):
     to: str | None = None
 
 
-def build_operate_blueprint(services: Services) -> func.Blueprint:
-    bp = func.Blueprint()
-
-    @bp.route(
-        route="health",
-        methods=["GET"],
-        auth_level=func.AuthLevel.ANONYMOUS,
-        trigger_arg_name="request",
-    )
-    async def health(request: func.HttpRequest) -> func.HttpResponse:  # noqa: ARG001
-        return await report_health(services)
-
-    @add_route(bp, services, "GET", "sessions", Right.LOOK)
-    async def sessions(request: func.HttpRequest) -> func.HttpResponse:
-        return await list_sessions(services, request)
-
-    @add_route(bp, services, "GET", "sessions/{session}", Right.LOOK)
-    async def session(request: func.HttpRequest) -> func.HttpResponse:
-        return await show_session(services, request)
-
-    @add_route(bp, services, "GET", "faults", Right.LOOK)
-    async def faults(request: func.HttpRequest) -> func.HttpResponse:
-        return await list_standstills(services, request)
-
-    @add_route(bp, services, "POST", "sessions/{session}/resolution", Right.RESOLVE)
-    async def resolve(request: func.HttpRequest) -> func.HttpResponse:
-        return await carry_out(services, request)
-
-    return bp
+LIMIT = {"type": "integer", "minimum": 1, "maximum": STANDSTILLS_MAX}
+routes = HttpRoutes()
 
 
-async def report_health(services: Services) -> func.HttpResponse:
+@routes.add(
+    "health",
+    "GET health",
+    None,
+    "Whether this region can read the journal, and what the app found missing.",
+    {200: "It can."},
+)
+async def report_health(services: Services, _: func.HttpRequest) -> func.HttpResponse:
     """200 when the journal can be read from this region, 503 when it cannot.
 
     A journal that is silent for two seconds cannot be read. What else the app found missing when it
@@ -93,11 +73,8 @@ async def report_health(services: Services) -> func.HttpResponse:
         # It is left to end: the first read of a process opens what later ones find open.
         reading.add_done_callback(lambda late: late.cancelled() or late.exception())
         silent = f"the journal did not answer within {HEALTH_SECONDS_MAX:g} s"
-        return respond_problem(Unavailable(silent))
-    try:
-        reading.result()
-    except LockstepError as error:
-        return respond_problem(error)
+        raise Unavailable(silent)
+    reading.result()
     missing = dict(services.missing_places.reasons)
     return respond(
         {
@@ -122,18 +99,22 @@ async def describe_heartbeats(services: Services) -> dict[str, Any] | None:
     }
 
 
+@routes.add(
+    "session",
+    "GET sessions/{session}",
+    Right.LOOK,
+    "A session: its newest entry, its state, its fault, and what stands still.",
+    {200: "The session.", **REFUSED, 404: "There is nothing of it."},
+)
 async def show_session(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """The newest entry of a session, its state, the fault that stops it, and what stands still."""
-    try:
-        session = read_name(request, SESSION)
-        require_text("session", session)
-        head = await services.journal.head(session)
-        state = (await services.worker.input_after(head)).state
-        halt = head.halt if head else None
-        fault = await services.journal.entry(session, halt.at) if halt else None
-        page = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
-    except LockstepError as error:
-        return respond_problem(error)
+    session = read_name(request, SESSION)
+    require_text("session", session)
+    head = await services.journal.head(session)
+    state = (await services.worker.input_after(head)).state
+    halt = head.halt if head else None
+    fault = await services.journal.entry(session, halt.at) if halt else None
+    page = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
     shown = {
         "session": session,
         "head": describe_entry(head) if head else None,
@@ -144,18 +125,23 @@ async def show_session(services: Services, request: func.HttpRequest) -> func.Ht
     return respond(shown, 200 if head or page.standstills else 404)
 
 
+@routes.add(
+    "sessions",
+    "GET sessions",
+    Right.LOOK,
+    "Sessions by name, page by page, with what the newest entry of each says.",
+    {200: "A page, the name that the next one begins behind, its request units.", **REFUSED},
+    {"prefix": TEXT, "limit": LIMIT, "after": TEXT},
+)
 async def list_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Sessions by name, page by page, each with what its newest entry says.
 
     `prefix` asks for those whose names begin with it, `limit` for so many at once, and `after` goes
     on behind a name. A page costs one search, and one read for each session.
     """
-    try:
-        require_request(request, frozenset({"prefix", "after", "limit"}))
-        with count_spending() as spending:
-            listed, after = await find_sessions(services, request.params)
-    except LockstepError as error:
-        return respond_problem(error)
+    require_request(request, frozenset({"prefix", "after", "limit"}))
+    with count_spending() as spending:
+        listed, after = await find_sessions(services, request.params)
     return respond(
         {"sessions": listed, "after": after, "request_units": round(spending.request_units, 2)}
     )
@@ -180,21 +166,30 @@ async def find_sessions(
     return listed, names[limit - 1] if len(names) > limit else None
 
 
+@routes.add(
+    "faults",
+    "GET faults",
+    Right.LOOK,
+    "What stands still in any session, the newest first, page by page.",
+    {200: "A page, and where the next one begins.", **REFUSED},
+    {
+        "kind": {**TEXT, "description": f"some of {', '.join(StandstillKind)}, with commas"},
+        "limit": LIMIT,
+        "after": TEXT,
+    },
+)
 async def list_standstills(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """List the standstills of any session, the newest first, page by page.
 
     `kind` asks for some kinds only, `limit` for so many at once, and `after` goes on where an
     earlier answer ended.
     """
-    try:
-        require_request(request, frozenset({"kind", "limit", "after"}))
-        page = await services.standstills.find(
-            read_kinds(request.params),
-            after=read_place(request.params.get("after")),
-            limit=read_limit(request.params.get("limit")),
-        )
-    except LockstepError as error:
-        return respond_problem(error)
+    require_request(request, frozenset({"kind", "limit", "after"}))
+    page = await services.standstills.find(
+        read_kinds(request.params),
+        after=read_place(request.params.get("after")),
+        limit=read_limit(request.params.get("limit")),
+    )
     listed = [describe_standstill(one) for one in page.standstills]
     after = encode_place(page.after) if page.after else None
     return respond({"standstills": listed, "after": after})
@@ -238,19 +233,23 @@ def read_place(after: str | None) -> ListPlace | None:
     return place
 
 
+@routes.add(
+    "resolve",
+    "POST sessions/{session}/resolution",
+    Right.RESOLVE,
+    "Carry out a person's decision about what stands still.",
+    {200: "The entry that records it.", **REFUSED, 409: "It does not stand still any more."},
+)
 async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Carry out a decision: `{"action": ..., "who": ..., "why": ...}`, and what the action needs.
 
     200 with the entry that records it; its status is `faulted` when the message failed again. 409
     when what it is about does not stand still any more.
     """
-    try:
-        session = read_name(request, SESSION)
-        require_text("session", session)
-        decision = read_resolution(request.get_body(), principal_of(services, request))
-        return respond(await decide_and_describe(services, session, decision))
-    except LockstepError as error:
-        return respond_problem(error)
+    session = read_name(request, SESSION)
+    require_text("session", session)
+    decision = read_resolution(request.get_body(), principal_of(services, request))
+    return respond(await decide_and_describe(services, session, decision))
 
 
 async def decide_and_describe(

@@ -11,18 +11,17 @@ import azure.durable_functions as df
 import azure.functions as func
 from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
-from functions.http.access import add_route
 from functions.http.requests import SAGA, SESSION, path_to, read_name, require_request
-from functions.http.responses import ERROR_HELP, respond, respond_problem
+from functions.http.responses import ERROR_HELP, respond
+from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from functions.triggers.saga_instances import (
     ORCHESTRATOR,
     ensure_instance,
     notify_instance,
     try_now,
 )
-from functions.triggers.sagas import with_client
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.errors import InvalidMessage
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import StartedSaga
@@ -33,52 +32,32 @@ from shared.engine.sagas.sagas import SagaResponse, Sagas
 LISTED_MAX = 1_000
 
 
-def build_saga_routes(services: Services) -> func.Blueprint:
-    """Below `/api/sagas`, all with a function key."""
-    bp = func.Blueprint()
-    sagas = Sagas(services.commands)
-
-    @add_route(bp, services, "POST", "sagas/{key}", Right.SEND, with_client(bp))
-    async def start_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await start_saga_over_http(sagas, client, request)
-
-    @add_route(bp, services, "GET", "sagas/{key}", Right.LOOK)
-    async def show_saga(request: func.HttpRequest) -> func.HttpResponse:
-        return await describe_saga_over_http(sagas, request)
-
-    @add_route(bp, services, "POST", "sagas/{key}/events/{event}", Right.SEND, with_client(bp))
-    async def tell_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await add_event_over_http(sagas, client, request)
-
-    @add_route(bp, services, "POST", "sagas/{key}/cancel", Right.SEND, with_client(bp))
-    async def cancel_saga(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await cancel_over_http(sagas, client, request)
-
-    @add_route(bp, services, "GET", "sagas", Right.LOOK, with_client(bp))
-    async def list_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await list_over_http(client, request)
-
-    return bp
+routes = HttpRoutes()
 
 
+@routes.add(
+    "start_saga",
+    "POST sagas/{key}",
+    Right.SEND,
+    "Start a saga; to start it again changes nothing.",
+    {202: "It has started, now or before.", **REFUSED, 409: "Other content, or refused."},
+    {"type": TEXT},
+)
 async def start_saga_over_http(
-    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
+    services: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
 ) -> func.HttpResponse:
     """202 when the saga has started, now or before; `type` in the query is its kind.
 
     Starting it again changes nothing; other content under the same key is a 409.
     """
-    try:
-        key = read_name(request, SAGA, frozenset({"type"}))
-        with sagas.worker.span(
-            "start saga", read_traceparent(request.headers.get(TRACE_HEADER)), saga=key
-        ):
-            response = await sagas.start(key, request.params.get("type", ""), request.get_body())
-        if not response.is_accepted:
-            return respond_refused(response)
-        found = await sagas.load(key)
-    except LockstepError as error:
-        return respond_problem(error)
+    sagas = Sagas(services.commands)
+    key = read_name(request, SAGA, frozenset({"type"}))
+    traceparent = read_traceparent(request.headers.get(TRACE_HEADER))
+    with sagas.worker.span("start saga", traceparent, saga=key):
+        response = await sagas.start(key, request.params.get("type", ""), request.get_body())
+    if not response.is_accepted:
+        return respond_refused(response)
+    found = await sagas.load(key)
     if isinstance(found, StartedSaga):
         await try_now(key, ensure_instance(client, found, 0.0))
     state = SagaState.RUNNING if isinstance(found, StartedSaga) else found
@@ -86,59 +65,76 @@ async def start_saga_over_http(
     return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})
 
 
-async def describe_saga_over_http(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
+@routes.add(
+    "show_saga",
+    "GET sagas/{key}",
+    Right.LOOK,
+    "A saga: where it stands, with its steps and waits.",
+    {200: "The saga.", **REFUSED, 404: "There is no such saga."},
+)
+async def describe_saga_over_http(
+    services: Services, request: func.HttpRequest
+) -> func.HttpResponse:
     """Answer what the journals of a saga and of its steps say; 404 for an unknown saga."""
-    try:
-        key = read_name(request, SAGA)
-        record = await sagas.read_record(key)
-        if record is None:
-            return respond({"key": key, "state": None}, 404)
-        outcomes = await sagas.read_outcomes(key, record)
-    except LockstepError as error:
-        return respond_problem(error)
-    return respond(describe_saga(key, record, outcomes))
+    sagas, key = Sagas(services.commands), read_name(request, SAGA)
+    record = await sagas.read_record(key)
+    if record is None:
+        return respond({"key": key, "state": None}, 404)
+    return respond(describe_saga(key, record, await sagas.read_outcomes(key, record)))
 
 
+@routes.add(
+    "tell_saga",
+    "POST sagas/{key}/events/{event}",
+    Right.SEND,
+    "Keep an event for a saga.",
+    {202: "It is kept.", **REFUSED, 409: "It comes too late."},
+)
 async def add_event_over_http(
-    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
+    services: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
 ) -> func.HttpResponse:
     """202 when the event is kept, even if the saga starts only later; 409 when it is too late.
 
     The body is not read.
     """
-    try:
-        key = read_name(request, SAGA)
-        event = request.route_params["event"]
-        if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
-            raise InvalidMessage(f"{event!r} is no event that can be raised")
-        response = await sagas.add_event(key, event)
-    except LockstepError as error:
-        return respond_problem(error)
+    key = read_name(request, SAGA)
+    event = request.route_params["event"]
+    if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
+        raise InvalidMessage(f"{event!r} is no event that can be raised")
+    response = await Sagas(services.commands).add_event(key, event)
     return await respond_changed(client, key, response)
 
 
+@routes.add(
+    "cancel_saga",
+    "POST sagas/{key}/cancel",
+    Right.SEND,
+    "Make a saga turn back.",
+    {202: "It will.", **REFUSED, 409: "There is no way back."},
+)
 async def cancel_over_http(
-    sagas: Sagas, client: df.DurableFunctionsClient, request: func.HttpRequest
+    services: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
 ) -> func.HttpResponse:
     """202 when the saga will turn back; 409 when there is no way back. The body is not read."""
-    try:
-        key = read_name(request, SAGA)
-        response = await sagas.cancel(key)
-    except LockstepError as error:
-        return respond_problem(error)
+    key = read_name(request, SAGA)
+    response = await Sagas(services.commands).cancel(key)
     return await respond_changed(client, key, response)
 
 
+@routes.add(
+    "list_sagas",
+    "GET sagas",
+    Right.LOOK,
+    "The sagas that this region's task hub knows.",
+    {200: "The sagas.", **REFUSED},
+    {"state": {"type": "string", "enum": list(SagaState)}},
+)
 async def list_over_http(
-    client: df.DurableFunctionsClient, request: func.HttpRequest
+    _: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
 ) -> func.HttpResponse:
     """The sagas that this region's task hub knows, all or those in the `state` asked for."""
-    try:
-        require_request(request, frozenset({"state"}))
-        wanted = read_state(request.params)
-    except LockstepError as error:
-        return respond_problem(error)
-    return respond({"sagas": await find_sagas(client, wanted)})
+    require_request(request, frozenset({"state"}))
+    return respond({"sagas": await find_sagas(client, read_state(request.params))})
 
 
 async def find_sagas(

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.http.access import principal_of
 from functions.http.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
 from functions.http.requests import require_request
-from functions.page.view import render
-from shared.domain.access import Principal
+from functions.http.routes import HttpRoutes, principal_of
+from functions.page.view import render, show_problems
+from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
@@ -31,6 +31,7 @@ PACE_SECONDS = 0.1
 # No further decision of a form is begun after so long: a person waits for the page.
 CARRY_OUT_SECONDS = 60.0
 ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed"})
+routes = HttpRoutes(show_problems)
 
 
 class Choice(BaseModel):
@@ -48,6 +49,7 @@ class ChosenVerb:
     request: ResolutionRequest
 
 
+@routes.add("page_decision", "POST operate/decision", Right.RESOLVE)
 async def answer_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Show what a form would do, or do it where it says `confirmed`.
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.access import principal_of
 from functions.http.error_queue import find_errors, read_repetition, send_and_describe
 from functions.http.requests import require_request
+from functions.http.routes import HttpRoutes, principal_of
 from functions.page.decisions import read_fields
-from functions.page.view import render
+from functions.page.view import render, show_problems
+from shared.domain.access import Right
 from shared.domain.errors import InvalidBody
 from shared.domain.reports import FAULT_TYPE
 from shared.engine.build import Services
@@ -19,8 +20,10 @@ from shared.engine.operate.error_queue import RepeatRequest
 # Each session's lock is taken for a moment, one after another.
 ERRORS_SHOWN = 20
 FIELDS = frozenset({"session", "report", "sequence", "who", "why", "to", "type", "body"})
+routes = HttpRoutes(show_problems)
 
 
+@routes.add("page_errors", "GET operate/errors", Right.LOOK)
 async def show_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A page of what the error queue of this region holds."""
     require_request(request, frozenset({"session", "after", "skip"}))
@@ -39,6 +42,7 @@ async def show_errors(services: Services, request: func.HttpRequest) -> func.Htt
     )
 
 
+@routes.add("page_again", "POST operate/again", Right.RESOLVE)
 async def answer_error_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Show what would be sent again, or send it where the form says `confirmed`."""
     given = read_fields(request, FIELDS | {"confirmed"})

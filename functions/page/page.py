@@ -4,12 +4,10 @@ It shows what the JSON routes say and decides by the same verbs. It needs no scr
 nothing from elsewhere.
 """
 
-from collections.abc import Awaitable
 from typing import Any
 
 import azure.functions as func
 
-from functions.http.access import add_route, principal_of
 from functions.http.descriptions import describe_entry, describe_standstill
 from functions.http.operate import (
     STANDSTILLS_MAX,
@@ -20,18 +18,14 @@ from functions.http.operate import (
     read_place,
 )
 from functions.http.requests import require_request
+from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import describe_saga, find_sagas, read_state
-from functions.page.decisions import answer_form
-from functions.page.error_queue import answer_error_form, show_errors
-from functions.page.regions import show_regions
-from functions.page.view import compare_states, group_by_cause, link_docs, render, render_problem
-from functions.triggers.sagas import with_client
+from functions.page.view import compare_states, group_by_cause, render, show_problems
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.errors import InvalidMessage
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.saga.plan import SagaState
-from shared.domain.spending import count_spending
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
@@ -43,60 +37,10 @@ ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
 
 
-def build_page_blueprint(services: Services) -> func.Blueprint:
-    """Below `/api/operate`, all with a function key."""
-    bp = func.Blueprint()
-    sagas = Sagas(services.commands)
-    link_docs(services.docs_url)
-
-    @add_route(bp, services, "GET", "operate", Right.LOOK)
-    async def page(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_overview(services, request))
-
-    @add_route(bp, services, "GET", "operate/regions", Right.LOOK)
-    async def page_regions(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_regions(services, request))
-
-    @add_route(bp, services, "GET", "operate/sessions", Right.LOOK)
-    async def page_sessions(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_sessions(services, request))
-
-    @add_route(bp, services, "GET", "operate/errors", Right.LOOK)
-    async def page_errors(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_errors(services, request))
-
-    @add_route(bp, services, "POST", "operate/again", Right.RESOLVE)
-    async def page_again(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, answer_error_form(services, request))
-
-    @add_route(bp, services, "GET", "operate/session", Right.LOOK)
-    async def page_session(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_timeline(services, request))
-
-    @add_route(bp, services, "POST", "operate/decision", Right.RESOLVE)
-    async def page_decision(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, answer_form(services, request))
-
-    @add_route(bp, services, "GET", "operate/saga", Right.LOOK)
-    async def page_saga(request: func.HttpRequest) -> func.HttpResponse:
-        return await show(request, show_saga_steps(sagas, request))
-
-    @add_route(bp, services, "GET", "operate/sagas", Right.LOOK, with_client(bp))
-    async def page_sagas(request: func.HttpRequest, client: Any) -> func.HttpResponse:
-        return await show(request, show_sagas(client, request))
-
-    return bp
+routes = HttpRoutes(show_problems)
 
 
-async def show(request: func.HttpRequest, shown: Awaitable[func.HttpResponse]) -> func.HttpResponse:
-    """The page, or one that says what went wrong, with the status that JSON would have."""
-    with count_spending():
-        try:
-            return await shown
-        except LockstepError as error:
-            return render_problem(request, error)
-
-
+@routes.add("page", "GET operate", Right.LOOK)
 async def show_overview(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """This region's health, and a page of what stands still, grouped by cause."""
     require_request(request, frozenset({"kind", "after", "limit"}))
@@ -123,6 +67,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
     )
 
 
+@routes.add("page_sessions", "GET operate/sessions", Right.LOOK)
 async def show_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A page of the sessions whose names begin with `prefix`."""
     require_request(request, frozenset({"prefix", "after"}))
@@ -131,6 +76,7 @@ async def show_sessions(services: Services, request: func.HttpRequest) -> func.H
     return render(request, "sessions.html", sessions=listed, following=following, **asked)
 
 
+@routes.add("page_session", "GET operate/session", Right.LOOK)
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A session's state, what stands still in it, and its entries, the newest first.
 
@@ -196,11 +142,13 @@ async def find_changes(
     return compare_states(dict(earlier.state), dict(entry.state))
 
 
-async def show_saga_steps(sagas: Sagas, request: func.HttpRequest) -> func.HttpResponse:
+@routes.add("page_saga", "GET operate/saga", Right.LOOK)
+async def show_saga_steps(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Show the state of a saga, with every step and wait."""
     require_request(request, frozenset({"key"}))
     key = request.params.get("key", "").strip()
     require_text("key", key)
+    sagas = Sagas(services.commands)
     record = await sagas.read_record(key)
     if record is None:
         return render(request, "saga.html", 404, key=key, saga=None, sessions={}, ended=False)
@@ -212,7 +160,8 @@ async def show_saga_steps(sagas: Sagas, request: func.HttpRequest) -> func.HttpR
     )
 
 
-async def show_sagas(client: Any, request: func.HttpRequest) -> func.HttpResponse:
+@routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
+async def show_sagas(_: Services, request: func.HttpRequest, client: Any) -> func.HttpResponse:
     """The sagas that this region's task hub knows, by key, from the one numbered `first`."""
     require_request(request, frozenset({"state", "first"}))
     found = await find_sagas(client, read_state(request.params))

@@ -13,7 +13,9 @@ from typing import Any
 import azure.functions as func
 
 from functions.http.requests import require_request
-from functions.page.view import render
+from functions.http.routes import HttpRoutes
+from functions.page.view import render, show_problems
+from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
 from shared.domain.journal import RecentEntry
 from shared.engine.build import Services
@@ -56,6 +58,10 @@ def measure_activity(recent: Sequence[RecentEntry], region: str) -> RegionActivi
     return RegionActivity(tuple(known), sum(counts) / reach, newest)
 
 
+routes = HttpRoutes(show_problems)
+
+
+@routes.add("page_regions", "GET operate/regions", Right.LOOK)
 async def show_regions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Rates, backlog and lag of every region; `every` asks for the page again and again."""
     require_request(request, frozenset({"every"}))

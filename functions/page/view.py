@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -14,8 +14,10 @@ from markupsafe import Markup
 
 from functions.http.requests import HOST_PARAMETERS
 from functions.http.responses import describe_problem, retry_headers
+from functions.http.routes import Answer
 from shared.domain.errors import LockstepError
-from shared.domain.spending import CURRENT
+from shared.domain.spending import CURRENT, count_spending
+from shared.engine.build import Services
 
 ROUTE = "/operate"
 # What every page links to, in order.
@@ -112,12 +114,23 @@ def render(
     return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=headers)
 
 
-def render_problem(request: func.HttpRequest, error: LockstepError) -> func.HttpResponse:
-    """Show an error, by its name."""
-    problem = describe_problem(error)
-    response = render(request, "problem.html", problem["status"], problem=problem)
-    response.headers.update(retry_headers(error))
-    return response
+def show_problems(answer: Answer) -> Answer:
+    """The same, but that an error is a page, with the status that JSON would have."""
+
+    @wraps(answer)
+    async def show(
+        services: Services, request: func.HttpRequest, *client: Any
+    ) -> func.HttpResponse:
+        with count_spending():
+            try:
+                return await answer(services, request, *client)
+            except LockstepError as error:
+                problem = describe_problem(error)
+                response = render(request, "problem.html", problem["status"], problem=problem)
+                response.headers.update(retry_headers(error))
+                return response
+
+    return show
 
 
 def link(request: func.HttpRequest, page: str = "", **parameters: Any) -> str:

@@ -24,6 +24,7 @@ from tests.business import failing
 from tests.crashes import rest
 from tests.deliveries import delivery_of
 from tests.loop_clock import in_virtual_time
+from tests.unit.functions.asking import ask
 from tests.world import POLICY, REGIONS, World, message
 
 # When a producer is misconfigured, it is told by name, and nothing is numbered.
@@ -287,7 +288,7 @@ async def test_it_is_logged_as_an_error_and_stands_in_health(
     world.bus.missing = {("west", "errors")}
     await finished(world.east.missing_places)
 
-    health = json.loads((await report_health(world.east)).get_body())
+    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
 
     assert health["missing"] == {"queue 'errors' of west": "'errors' does not exist in region west"}
     (logged,) = [r for r in caplog.records if r.name == "lockstep.missing_places"]
@@ -314,9 +315,9 @@ async def test_a_container_may_be_missing_too() -> None:
 async def test_health_does_not_wait_for_it_and_it_is_done_once(world: World) -> None:
     world.bus.silent = {*REGIONS}
 
-    health = json.loads((await report_health(world.east)).get_body())
+    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
     looking = world.east.missing_places.looking
-    await report_health(world.east)
+    await report_health(world.east, ask(method="GET"))
 
     assert health["missing"] == {}
     assert looking is not None
@@ -339,7 +340,7 @@ async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
     await asyncio.sleep(1)
     await finished(look)
 
-    health = json.loads((await report_health(world.east)).get_body())
+    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
     assert set(health["missing"]) == {"queue 'out' of west"}
     second = look.looking
     world.bus.missing = set()

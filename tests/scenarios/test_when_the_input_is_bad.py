@@ -308,27 +308,27 @@ def resolve(session: str) -> Awaitable[func.HttpResponse]:
 
 def start(key: str, kind: str = "order.place") -> Awaitable[func.HttpResponse]:
     request = ask(order(("p", 1)).encode(), params={"type": kind}, route={"key": key})
-    return sagas.start_saga_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.start_saga_over_http(Stage(orders.handlers).worker(), request, Hub())
 
 
 def tell(key: str, event: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key, "event": event})
-    return sagas.add_event_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.add_event_over_http(Stage(orders.handlers).worker(), request, Hub())
 
 
 def show(key: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key})
-    return sagas.describe_saga_over_http(Stage(orders.handlers).book(), request)
+    return sagas.describe_saga_over_http(Stage(orders.handlers).worker(), request)
 
 
 def cancel(key: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", route={"key": key})
-    return sagas.cancel_over_http(Stage(orders.handlers).book(), Hub(), request)  # type: ignore[arg-type]
+    return sagas.cancel_over_http(Stage(orders.handlers).worker(), request, Hub())
 
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
     request = ask(b"", params={"state": state})
-    return sagas.list_over_http(Hub(), request)  # type: ignore[arg-type]
+    return sagas.list_over_http(Stage(orders.handlers).worker(), request, Hub())
 
 
 # Each entrance takes a name, and answers 200, 202, 404 or 409 where there can be such a name.
@@ -393,9 +393,9 @@ async def test_a_body_over_http_can_be_read_or_is_refused(case: str) -> None:
     answers = [
         await accept(World().east, ask(body, params=params, route={"session": "acc-7"})),
         await sagas.start_saga_over_http(
-            Stage(orders.handlers).book(),
-            Hub(),  # type: ignore[arg-type]
+            Stage(orders.handlers).worker(),
             ask(body, params={"type": "order.place"}, route={"key": "o-1"}),
+            Hub(),
         ),
         await carry_out(World().east, ask(body, route={"session": "acc-7"})),
     ]

@@ -10,11 +10,11 @@ import azure.functions as func
 import pytest
 
 from functions.app import build_app
-from functions.http.access import requires
 from functions.http.operate import carry_out
 from functions.http.responses import respond
+from functions.http.routes import requires
 from functions.page.decisions import answer_form
-from functions.page.page import show, show_overview
+from functions.page.page import show_overview
 from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
@@ -152,7 +152,7 @@ async def test_who_decided_is_whom_the_token_names_whatever_the_body_says(
 async def test_a_token_that_a_client_forged_is_nobodys_where_keys_alone_are_asked_for() -> None:
     assert await resolve(World().east, token(*Right, name="boss"), who="Eve") == "Eve"
 
-    page = await show(request := asked(), show_overview(World().east, request))
+    page = await show_overview(World().east, asked())
     assert b"boss" not in page.get_body()
 
 
@@ -162,11 +162,10 @@ async def test_the_page_decides_in_the_name_of_the_token() -> None:
     await services.consumer.consume(message(0, kind="account.burn"))
     signed_in = token(*Right)
     overview = ask(method="GET", path="/operate", headers=signed_in)
-    page = (await show(overview, show_overview(services, overview))).get_body().decode()
+    page = (await show_overview(services, overview)).get_body().decode()
     said = fields(page, "skip", who="Eve", confirmed="yes")
 
-    decided = form(said, **signed_in)
-    await show(decided, answer_form(services, decided))
+    await answer_form(services, form(said, **signed_in))
 
     assert 'value="ada@example.com (0ad4)" maxlength="128" readonly' in page
     assert world.entries()[-1]["resolution"]["who"] == "ada@example.com (0ad4)"

@@ -9,7 +9,7 @@ import pytest
 from functions.http.operate import report_health
 from shared.domain.errors import Unavailable
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
-from tests.unit.functions.asking import document
+from tests.unit.functions.asking import ask, document
 from tests.world import World
 
 
@@ -82,9 +82,9 @@ async def test_health_shows_what_was_heard_and_null_where_that_is_not_known(worl
     kept = Kept({"east..0": 3.0})
     services = replace(world.east, heartbeats=Heartbeats(kept, "east", ["east", "west"]))
 
-    known = await report_health(services)
+    known = await report_health(services, ask(method="GET"))
     kept.is_down = True
-    unknown = await report_health(services)
+    unknown = await report_health(services, ask(method="GET"))
 
     assert (known.status_code, unknown.status_code) == (200, 200)
     shown = document(known)["heartbeats"]

@@ -45,8 +45,8 @@ async def standstills(services: Services, **asked: str) -> dict[str, Any]:
 async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
     world.journal.fault_plan.plan("head", CallFault.REFUSED)
 
-    assert (await report_health(world.east)).status_code == 503
-    assert (await report_health(world.east)).status_code == 200
+    assert (await report_health(world.east, ask(method="GET"))).status_code == 503
+    assert (await report_health(world.east, ask(method="GET"))).status_code == 200
 
 
 def test_when_the_journal_is_silent_health_says_so_in_two_seconds(
@@ -59,7 +59,7 @@ def test_when_the_journal_is_silent_health_says_so_in_two_seconds(
         services = World().east
         monkeypatch.setattr(services.journal, "head", be_silent)
 
-        answer = await report_health(services)
+        answer = await report_health(services, ask(method="GET"))
 
         assert answer.status_code == 503
         assert "did not answer within 2 s" in document(answer)["detail"]

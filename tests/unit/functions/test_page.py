@@ -10,7 +10,7 @@ import pytest
 
 from functions.page.decisions import PACE_SECONDS, answer_form
 from functions.page.error_queue import answer_error_form, show_errors
-from functions.page.page import show, show_overview, show_sessions, show_timeline
+from functions.page.page import show_overview, show_sessions, show_timeline
 from functions.page.regions import ENTRIES_MAX, measure_activity, show_regions
 from functions.page.view import compare_states, group_by_cause, link_docs
 from shared.domain.journal import RecentEntry
@@ -32,7 +32,7 @@ def form(fields: list[tuple[str, str]], **headers: str) -> func.HttpRequest:
 
 async def answer(world: World, view: Any, request: func.HttpRequest) -> tuple[int, str]:
     """Status and text of a page."""
-    response = await show(request, view(world.east, request))
+    response = await view(world.east, request)
     return response.status_code, response.get_body().decode()
 
 
@@ -238,7 +238,7 @@ def test_with_more_entries_than_are_read_the_rate_is_of_the_time_they_reach_back
 async def test_the_page_is_loaded_again_only_if_asked_to(world: World) -> None:
     requests = [asked(), asked(every="5"), asked(every="0.01")]
 
-    answers = [await show(one, show_regions(world.east, one)) for one in requests]
+    answers = [await show_regions(world.east, one) for one in requests]
 
     assert [one.headers.get("Refresh") for one in answers] == [None, "5", None]
     assert [one.status_code for one in answers] == [200, 200, 400]

@@ -79,13 +79,14 @@ class Region:
     async def ask(self, do: Any, body: str = "", *, key: str = "o-1", **asked: Any) -> Answer:
         """Status and document of an answer."""
         route = {"key": key, "event": asked.pop("event", "")}
-        answer = await do(self.stage.book(self.name), self.hub, ask(body, route=route, query=asked))
+        services = self.stage.worker(self.name)
+        answer = await do(services, ask(body, route=route, query=asked), self.hub)
         return answer.status_code, json.loads(answer.get_body())
 
     async def show(self, key: str = "o-1") -> Answer:
         """What a saga is described as."""
         request = ask(route={"key": key})
-        answer = await sagas.describe_saga_over_http(self.stage.book(self.name), request)
+        answer = await sagas.describe_saga_over_http(self.stage.worker(self.name), request)
         return answer.status_code, json.loads(answer.get_body())
 
     async def start(self, body: str = PLACED, key: str = "o-1") -> Answer:
@@ -238,7 +239,7 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
 async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(east: Region) -> None:
     async def read_page() -> str:
         response = await show_saga_steps(
-            east.stage.book(), ask(path="/operate/saga", query={"key": "o-1"})
+            east.stage.worker(), ask(path="/operate/saga", query={"key": "o-1"})
         )
         return response.get_body().decode()
 
@@ -277,7 +278,7 @@ async def test_sagas_are_listed_by_state(east: Region) -> None:
     lists = {}
     for wanted in ("", "running", "completed", "lost"):
         asked = {"state": wanted} if wanted else {}
-        answer = await sagas.list_over_http(east.hub, ask(query=asked))
+        answer = await sagas.list_over_http(east.stage.worker(), ask(query=asked), east.hub)
         lists[wanted] = answer.status_code, json.loads(answer.get_body())
 
     assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]

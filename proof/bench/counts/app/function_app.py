@@ -5,7 +5,7 @@ import os
 import azure.functions as func
 from pydantic import BaseModel
 
-from functions.http.ingest import build_ingest_blueprint
+from functions.http import ingest
 from functions.triggers.receive import build_receive_blueprint
 from functions.triggers.recover import build_recovery_blueprint
 from shared.domain.handler import Context, Handled, Handlers, Output
@@ -60,6 +60,6 @@ app = func.FunctionApp()
 for build_blueprint in (
     build_receive_blueprint,
     build_recovery_blueprint,
-    build_ingest_blueprint,
+    ingest.routes.build,
 ):
     app.register_functions(build_blueprint(services))
