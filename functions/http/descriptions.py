@@ -1,5 +1,6 @@
 """The answers of the HTTP triggers about an entry: models of their own, not the document."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from functions.http.requests import SESSION, path_to
 from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
-from shared.domain.message import Message, Number
+from shared.domain.message import Message
 from shared.domain.outbox import Outbox, Rerun, Staged
 from shared.domain.standstill import Standstill
 from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
@@ -23,14 +24,12 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "session": entry.session,
         "status": entry.status.value,
         "messages": [
-            {"id": one.id, "type": one.type, "digest": one.digest, **describe_number(one.number)}
+            {"id": one.id, "type": one.type, "digest": one.digest, **asdict(one.number)}
             for one in entry.identities
         ],
         "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},
         "attempt": entry.attempt.id,
         "owner": asdict(entry.attempt.owner),
-    }
-    optional = {
         "state": dict(entry.state) if entry.state is not None else None,
         "model": asdict(entry.model) if entry.model else None,
         "state_at": entry.state_at,
@@ -47,23 +46,25 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "lagging": list(entry.lagging) or None,
         "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),
     }
-    return described | {name: value for name, value in optional.items() if value is not None}
+    return keep_known(described)
 
 
 def summarise_head(head: Entry) -> dict[str, Any]:
     """Return a session for a list: its newest entry, what halts it, and how much is parked."""
-    optional = {"halted_by": head.halt.at if head.halt else None, "parked": dict(head.parked)}
-    return {
-        "position": head.position,
-        "status": head.status.value,
-        "region": head.attempt.owner.region,
-        **{name: value for name, value in optional.items() if value not in (None, {})},
-    }
+    return keep_known(
+        {
+            "position": head.position,
+            "status": head.status.value,
+            "region": head.attempt.owner.region,
+            "halted_by": head.halt.at if head.halt else None,
+            "parked": dict(head.parked) or None,
+        }
+    )
 
 
 def describe_resolution(resolution: Resolution) -> dict[str, Any]:
     """Return who decided what, why, and about which fault where it was one."""
-    return {name: value for name, value in asdict(resolution).items() if value is not None}
+    return keep_known(asdict(resolution))
 
 
 def describe_standstill(standstill: Standstill) -> dict[str, Any]:
@@ -71,6 +72,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
 
     Each verb is the body of a resolution that only lacks who decided and why.
     """
+    missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
     described: dict[str, Any] = {
         "kind": standstill.kind.value,
         "session": standstill.session,
@@ -79,9 +81,6 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "verbs": [describe_verb(standstill, action) for action in VERBS[standstill.kind]],
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
         "help": STANDSTILL_HELP.format(kind=standstill.kind.value),
-    }
-    missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
-    optional = {
         "position": standstill.position,
         "parked": standstill.parked or None,
         "outputs": dict(standstill.outputs) or None,
@@ -89,7 +88,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "queue": standstill.queue,
         "missing": missing if standstill.group is not None else None,
     }
-    return described | {name: value for name, value in optional.items() if value is not None}
+    return keep_known(described)
 
 
 def describe_verb(standstill: Standstill, action: ResolutionAction) -> dict[str, Any]:
@@ -138,16 +137,15 @@ def describe_message(message: Message) -> dict[str, Any]:
         "session": message.session,
         "type": message.type,
         "body": message.body.decode(),
-    }
-    optional = {
-        "number": describe_number(message.number) if message.number else None,
+        "number": asdict(message.number) if message.number else None,
         "time": message.time,
         "reply_to": message.reply_to,
         "reply_session": message.reply_session,
         "correlation": message.correlation,
     }
-    return described | {name: value for name, value in optional.items() if value is not None}
+    return keep_known(described)
 
 
-def describe_number(number: Number) -> dict[str, Any]:
-    return {"group": number.group, "level": number.level, "sequence": number.sequence}
+def keep_known(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that say something: None is left out."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,23 +1,20 @@
 """HTTP for the error queue: what it holds, and sending a rejected delivery again."""
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import azure.functions as func
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
+from functions.http.descriptions import keep_known
 from functions.http.operate import LIMIT, read_limit
-from functions.http.requests import SESSION, path_to, require_request
+from functions.http.requests import SESSION, path_to, read_decision, read_whole, require_request
 from functions.http.responses import REPORT_HELP, respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
-from shared.domain.access import Principal, Right
-from shared.domain.errors import InvalidBody, InvalidMessage
+from shared.domain.access import Right
 from shared.domain.message import SEQUENCE_MAX
 from shared.domain.spending import count_spending
 from shared.engine.build import Services
-from shared.engine.handle.handle import summarise
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 
 # Sessions that are passed over are locked one after another, so a page cannot begin anywhere.
@@ -69,10 +66,10 @@ async def list_errors(services: Services, request: func.HttpRequest) -> func.Htt
 
 async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict[str, Any]:
     """A page of reports, and what to ask for next; raises InvalidMessage or Unavailable."""
-    limit = read_limit(parameters.get("limit"))
+    limit = read_limit(parameters)
     session = parameters.get("session") or None
-    after = read_offset("after", parameters.get("after"), SEQUENCE_MAX)
-    skip = read_offset("skip", parameters.get("skip"), SKIP_MAX)
+    after = read_whole(parameters, "after", SEQUENCE_MAX)
+    skip = read_whole(parameters, "skip", SKIP_MAX)
     found = await services.errors.browse(session, after=after, skip=skip, limit=limit)
     is_full = len(found) == limit
     if session is not None:
@@ -89,21 +86,7 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
 def describe_report(report: QueuedReport) -> dict[str, Any]:
     """A report as JSON: what it says, and whether and by whom its delivery was sent again."""
     queued, said, repetition = report.queued, report.document, report.repetition
-    optional = {
-        "enqueued": queued.enqueued_at.isoformat() if queued.enqueued_at else None,
-        "reason": said.get("reason"),
-        "message": said.get("message"),
-        "properties": said.get("properties"),
-        "body": report.body.decode(errors="replace") if report.is_repeatable else None,
-        "sent_again": {
-            "who": repetition.who,
-            "why": repetition.why,
-            "done": repetition.is_done,
-        }
-        if repetition
-        else None,
-    }
-    return {
+    described: dict[str, Any] = {
         "session": queued.session,
         "report": queued.id,
         "sequence": queued.sequence,
@@ -111,8 +94,16 @@ def describe_report(report: QueuedReport) -> dict[str, Any]:
         "repeatable": report.is_repeatable,
         "see": path_to(SESSION, queued.session),
         "help": REPORT_HELP,
-        **{name: value for name, value in optional.items() if value is not None},
+        "enqueued": queued.enqueued_at.isoformat() if queued.enqueued_at else None,
+        "reason": said.get("reason"),
+        "message": said.get("message"),
+        "properties": said.get("properties"),
+        "body": report.body.decode(errors="replace") if report.is_repeatable else None,
     }
+    if repetition:
+        again = {"who": repetition.who, "why": repetition.why, "done": repetition.is_done}
+        described["sent_again"] = again
+    return keep_known(described)
 
 
 @routes.add(
@@ -132,7 +123,9 @@ async def repeat(services: Services, request: func.HttpRequest) -> func.HttpResp
     409 where another decision was first, or the report holds no delivery that is there whole.
     """
     require_request(request, frozenset())
-    asked = read_repetition(request.get_body(), principal_of(services, request))
+    asked = RepeatRequest(
+        **read_decision(RepeatBody, request.get_body(), principal_of(services, request))
+    )
     return respond(await send_and_describe(services, asked))
 
 
@@ -140,29 +133,3 @@ async def send_and_describe(services: Services, asked: RepeatRequest) -> dict[st
     """Send again and say what became of it; raises as `ErrorQueue.send_again` does."""
     sent = await services.errors.send_again(asked)
     return {"id": sent.id, "session": sent.session, "see": path_to(SESSION, sent.session)}
-
-
-def read_repetition(body: bytes, principal: Principal | None) -> RepeatRequest:
-    """A person's decision from JSON; raises InvalidBody. Who decides is whom a token names."""
-    try:
-        asked = RepeatBody.model_validate_json(body)
-        said = asked.model_dump()
-        if "body" in asked.model_fields_set:
-            said["body"] = json.dumps(asked.body, allow_nan=False).encode()
-    except ValidationError as error:
-        raise InvalidBody(summarise(error)) from error
-    except ValueError as error:
-        raise InvalidBody(f"body: {error}") from error
-    said["who"] = principal.name if principal else asked.who
-    if said["who"] is None:
-        raise InvalidBody("who: say who decides")
-    return RepeatRequest(**said)
-
-
-def read_offset(name: str, text: str | None, most: int) -> int:
-    """A whole number from 0 to `most`, 0 where none is given; raises InvalidMessage."""
-    if not text:
-        return 0
-    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
-        raise InvalidMessage(f"{name} is a whole number from 0 to {most}")
-    return int(text)

@@ -1,27 +1,24 @@
 """HTTP for operators: health, what a session's journal says, what stands still, and decisions."""
 
 import asyncio
-import json
-import re
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
 import azure.functions as func
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from functions.http.descriptions import describe_entry, describe_standstill, summarise_head
-from functions.http.requests import SESSION, read_name, require_request
+from functions.http.requests import SESSION, read_decision, read_name, read_whole, require_request
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
-from shared.domain.access import Principal, Right
-from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Unavailable
+from shared.domain.access import Right
+from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.message import require_text
 from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
-from shared.engine.handle.handle import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.operate.standstills import READ_AT_ONCE
 
@@ -151,7 +148,7 @@ async def find_sessions(
     services: Services, parameters: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
     """A page of sessions, and the name to go on from; raises InvalidMessage or Unavailable."""
-    limit = read_limit(parameters.get("limit"))
+    limit = read_limit(parameters)
     prefix, after = (parameters.get(name, "") for name in ("prefix", "after"))
     # One more is asked for: whether there is a next page is known without another search.
     names = await services.journal.listed(prefix, after, limit + 1)
@@ -188,7 +185,7 @@ async def list_standstills(services: Services, request: func.HttpRequest) -> fun
     page = await services.standstills.find(
         read_kinds(request.params),
         after=read_place(request.params.get("after")),
-        limit=read_limit(request.params.get("limit")),
+        limit=read_limit(request.params),
     )
     listed = [describe_standstill(one) for one in page.standstills]
     after = encode_place(page.after) if page.after else None
@@ -205,13 +202,9 @@ def read_kinds(parameters: Mapping[str, str]) -> frozenset[StandstillKind]:
     return frozenset(wanted)
 
 
-def read_limit(limit: str | None) -> int:
+def read_limit(parameters: Mapping[str, str]) -> int:
     """Return how many are asked for at once; raises InvalidMessage."""
-    if limit is None:
-        return STANDSTILLS_MAX
-    if not re.fullmatch("[0-9]{1,3}", limit) or not 1 <= int(limit) <= STANDSTILLS_MAX:
-        raise InvalidMessage(f"limit is a whole number from 1 to {STANDSTILLS_MAX}")
-    return int(limit)
+    return read_whole(parameters, "limit", STANDSTILLS_MAX, least=1, default=STANDSTILLS_MAX)
 
 
 def encode_place(place: ListPlace) -> str:
@@ -248,7 +241,9 @@ async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpR
     """
     session = read_name(request, SESSION)
     require_text("session", session)
-    decision = read_resolution(request.get_body(), principal_of(services, request))
+    decision = ResolutionRequest(
+        **read_decision(ResolutionBody, request.get_body(), principal_of(services, request))
+    )
     return respond(await decide_and_describe(services, session, decision))
 
 
@@ -265,24 +260,3 @@ async def decide_and_describe(
         return {"session": session, "blocked": regions}
     entry = await services.resolver.resolve(session, decision)
     return {"session": session, "entry": describe_entry(entry)}
-
-
-def read_resolution(body: bytes, principal: Principal | None) -> ResolutionRequest:
-    """A person's decision from JSON; raises InvalidBody or InvalidMessage.
-
-    Who decided is whom the token names. Only where there is none the caller says who.
-    """
-    try:
-        asked = ResolutionBody.model_validate_json(body)
-        said = asked.model_dump()
-        if principal is not None:
-            said["who"] = principal.name
-        elif asked.who is None:
-            raise InvalidBody("who: say who decides")
-        if "body" in asked.model_fields_set:
-            said["body"] = json.dumps(asked.body, allow_nan=False).encode()
-    except ValidationError as error:
-        raise InvalidBody(summarise(error)) from error
-    except ValueError as error:
-        raise InvalidBody(f"body: {error}") from error
-    return ResolutionRequest(**said)

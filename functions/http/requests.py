@@ -1,12 +1,19 @@
 """The parts of a request that every HTTP trigger reads and refuses before anything else."""
 
+import json
+import re
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import azure.functions as func
+from pydantic import BaseModel, ValidationError
 
-from shared.domain.errors import InvalidMessage, TooLarge
+from shared.domain.access import Principal
+from shared.domain.errors import InvalidBody, InvalidMessage, TooLarge
 from shared.domain.message import BODY_BYTES_MAX
+from shared.engine.handle.handle import summarise
 
 # `code` and `clientId` are how the Functions host takes a key.
 HOST_PARAMETERS = frozenset({"code", "clientId"})
@@ -59,3 +66,38 @@ def path_to(what: str, name: str, then: str = "") -> str:
     if "%2f" in quoted.lower() or "%2f" in name.lower() or name in (IN_QUERY, ".", ".."):
         return f"{COLLECTIONS[what]}/{IN_QUERY}{then}?{what}={quoted}"
     return f"{COLLECTIONS[what]}/{quoted}{then}"
+
+
+def read_whole(
+    parameters: Mapping[str, str], name: str, most: int, *, least: int = 0, default: int = 0
+) -> int:
+    """A whole number among the parameters, or the default; raises InvalidMessage."""
+    text = parameters.get(name)
+    if not text:
+        return default
+    if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
+        raise InvalidMessage(f"{name} is a whole number from {least} to {most}")
+    return int(text)
+
+
+def read_decision(
+    model: type[BaseModel], body: bytes, principal: Principal | None
+) -> dict[str, Any]:
+    """The fields of a person's decision, from JSON; raises InvalidBody.
+
+    Who decided is whom the token names. Only where there is none the caller says who.
+    """
+    try:
+        asked = model.model_validate_json(body)
+        said = asked.model_dump()
+        if "body" in asked.model_fields_set:
+            said["body"] = json.dumps(said["body"], allow_nan=False).encode()
+    except ValidationError as error:
+        raise InvalidBody(summarise(error)) from error
+    except ValueError as error:
+        raise InvalidBody(f"body: {error}") from error
+    if principal is not None:
+        said["who"] = principal.name
+    if said["who"] is None:
+        raise InvalidBody("who: say who decides")
+    return said

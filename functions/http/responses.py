@@ -37,22 +37,20 @@ REPORT_HELP = "docs/runbook.md#something-is-in-the-error-queue"
 
 
 def respond(
-    document: Any, status: int = 200, headers: Mapping[str, str] | None = None
+    document: Any,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    mimetype: str = "application/json",
 ) -> func.HttpResponse:
     return func.HttpResponse(
-        json.dumps(document), status_code=status, mimetype="application/json", headers=headers
+        json.dumps(document), status_code=status, mimetype=mimetype, headers=headers
     )
 
 
 def respond_problem(error: LockstepError) -> func.HttpResponse:
     """Answer an error, as problem details."""
     details = describe_problem(error)
-    return func.HttpResponse(
-        json.dumps(details),
-        status_code=details["status"],
-        mimetype="application/problem+json",
-        headers=retry_headers(error),
-    )
+    return respond(details, details["status"], retry_headers(error), "application/problem+json")
 
 
 def describe_problem(error: LockstepError) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.http.operate import STANDSTILLS_MAX, decide_and_describe, read_resolution
-from functions.http.requests import require_request
+from functions.http.operate import STANDSTILLS_MAX, ResolutionBody, decide_and_describe
+from functions.http.requests import read_decision, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.page.view import render, show_problems
 from shared.domain.access import Principal, Right
@@ -108,10 +108,10 @@ def read_decisions(
         raise InvalidMessage(f"mark at least one, and at most {STANDSTILLS_MAX}")
     if action == ResolutionAction.EDIT and len(chosen) > 1:
         raise InvalidMessage("one message is edited at a time")
-    return [read_decision(text, action, fields, principal) for text in chosen]
+    return [read_choice(text, action, fields, principal) for text in chosen]
 
 
-def read_decision(
+def read_choice(
     text: str, action: str, fields: Mapping[str, list[str]], principal: Principal | None
 ) -> ChosenVerb:
     """The decision about one choice, read as one that came as JSON is."""
@@ -132,7 +132,10 @@ def read_decision(
         document = json.dumps({"who": "", "why": ""} | said, allow_nan=False)
     except ValueError as error:
         raise InvalidBody(f"body: {error}") from error
-    return ChosenVerb(choice.session, read_resolution(document.encode(), principal))
+    return ChosenVerb(
+        choice.session,
+        ResolutionRequest(**read_decision(ResolutionBody, document.encode(), principal)),
+    )
 
 
 async def read_replaced(services: Services, decisions: list[ChosenVerb]) -> str | None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.error_queue import find_errors, read_repetition, send_and_describe
-from functions.http.requests import require_request
+from functions.http.error_queue import RepeatBody, find_errors, send_and_describe
+from functions.http.requests import read_decision, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.page.decisions import read_fields
 from functions.page.view import render, show_problems
@@ -72,4 +72,5 @@ def read_error_form(
         document = json.dumps({"why": "", "who": ""} | said, allow_nan=False)
     except ValueError as error:
         raise InvalidBody(f"body or sequence: {error}") from error
-    return read_repetition(document.encode(), principal_of(services, request))
+    principal = principal_of(services, request)
+    return RepeatRequest(**read_decision(RepeatBody, document.encode(), principal))

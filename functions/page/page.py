@@ -17,12 +17,11 @@ from functions.http.operate import (
     read_limit,
     read_place,
 )
-from functions.http.requests import require_request
+from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import describe_saga, find_sagas, read_state
 from functions.page.view import compare_states, group_by_cause, render, show_problems
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.saga.plan import SagaState
@@ -48,7 +47,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
     found = await services.standstills.find(
         read_kinds(request.params),
         after=read_place(request.params.get("after")),
-        limit=read_limit(request.params.get("limit")),
+        limit=read_limit(request.params),
     )
     listed = [describe_standstill(one) for one in found.standstills]
     return render(
@@ -85,7 +84,7 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
     require_request(request, frozenset({"session", "before"}))
     session = request.params.get("session", "").strip()
     require_text("session", session)
-    before = read_whole("before", request.params.get("before"), POSITION_MAX + 1)
+    before = read_whole(request.params, "before", POSITION_MAX + 1)
     head = await services.journal.head(session)
     found = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
     state = (await services.worker.input_after(head)).state
@@ -165,7 +164,7 @@ async def show_sagas(_: Services, request: func.HttpRequest, client: Any) -> fun
     """The sagas that this region's task hub knows, by key, from the one numbered `first`."""
     require_request(request, frozenset({"state", "first"}))
     found = await find_sagas(client, read_state(request.params))
-    first = read_whole("first", request.params.get("first"), len(found)) or 0
+    first = read_whole(request.params, "first", len(found))
     return render(
         request,
         "sagas.html",
@@ -182,12 +181,3 @@ def name_caller(services: Services, request: func.HttpRequest) -> str:
     """Return who will have decided what is decided here; empty where the caller says so."""
     principal = principal_of(services, request)
     return principal.name if principal else ""
-
-
-def read_whole(name: str, text: str | None, most: int) -> int | None:
-    """A whole number from 0 to `most`; raises InvalidMessage."""
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 13 and int(text) <= most):
-        raise InvalidMessage(f"{name} is a whole number from 0 to {most}")
-    return int(text)

@@ -7,12 +7,7 @@ import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
-from shared.domain.measures import (
-    DELIVERY_SECONDS,
-    DUPLICATES,
-    LATENCY_SECONDS,
-    REJECTIONS,
-)
+from shared.domain.measures import DELIVERY_SECONDS, DUPLICATES, LATENCY_SECONDS, REJECTIONS
 from shared.domain.message import Message
 from shared.domain.reports import shorten
 from shared.engine.build import Services
@@ -46,8 +41,6 @@ OUTCOMES: dict[type[Outcome], str] = {
     Expired: "expired",
 }
 
-type ReceivedMessage = func.ServiceBusMessage
-
 
 def build_receive_blueprint(services: Services) -> func.Blueprint:
     """The trigger on this region's own namespace: many sessions, many messages of each at once."""
@@ -67,7 +60,7 @@ def build_receive_blueprint(services: Services) -> func.Blueprint:
     return bp
 
 
-async def receive_message(services: Services, delivery: ReceivedMessage) -> None:
+async def receive_message(services: Services, delivery: func.ServiceBusMessage) -> None:
     """Give the delivery its outcome, and tell it; what no journal takes goes to the error queue.
 
     Returning settles the delivery, raising abandons it, after a pause.
@@ -120,7 +113,7 @@ def pause_seconds(delivery_count: int) -> float:
 
 
 def measure_delivery(
-    telemetry: Telemetry, delivery: ReceivedMessage, outcome: str, seconds: float
+    telemetry: Telemetry, delivery: func.ServiceBusMessage, outcome: str, seconds: float
 ) -> None:
     """Measure the time of the invocation, and of everything since the broker had the message."""
     telemetry.add(DELIVERY_SECONDS, seconds, outcome=outcome)
@@ -134,7 +127,7 @@ def measure_delivery(
         telemetry.add(LATENCY_SECONDS, max(0.0, age), outcome=outcome)
 
 
-async def reject(services: Services, delivery: ReceivedMessage, reason: str) -> None:
+async def reject(services: Services, delivery: func.ServiceBusMessage, reason: str) -> None:
     properties = delivery.application_properties or {}
     body = delivery.get_body()
     report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
@@ -166,8 +159,6 @@ def log_outcome(message: Message, outcome: Outcome, *, logs_all: bool) -> None:
 
 def name_outcome(outcome: Outcome) -> str:
     """An outcome in a word, for logs and measures."""
-    match outcome:
-        case PassedThrough(fault):
-            return "failed" if fault else "passed"
-        case _:
-            return OUTCOMES[type(outcome)]
+    if isinstance(outcome, PassedThrough):
+        return "failed" if outcome.fault else "passed"
+    return OUTCOMES[type(outcome)]

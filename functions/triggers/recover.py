@@ -1,7 +1,8 @@
 """The change feed and the timers: whatever a worker left is done after all, and old entries go."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import azure.functions as func
@@ -50,6 +51,15 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
     return bp
 
 
+@contextmanager
+def postponing(work: str) -> Iterator[None]:
+    """Log that a store or a region was unavailable; a later run takes what is left."""
+    try:
+        yield
+    except LockstepError as error:
+        log.warning("%s postponed: %s", work, error)
+
+
 async def recover_documents(recovery: Recovery, documents: Iterable[Mapping[str, Any]]) -> None:
     """Deliver what the feed shows as pending.
 
@@ -66,13 +76,10 @@ async def recover_documents(recovery: Recovery, documents: Iterable[Mapping[str,
 
 async def sweep_journal(recovery: Recovery) -> None:
     """Help sessions that have waited for longer than the lag; a later run takes what is left."""
-    try:
+    with postponing("sweep"):
         recovered = await recovery.sweep()
-    except LockstepError as error:
-        log.warning("sweep postponed: %s", error)
-        return
-    if recovered.helped or recovered.left:
-        log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
+        if recovered.helped or recovered.left:
+            log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
 
 
 async def sweep_ledgers(external_ledgers: Services | None) -> None:
@@ -80,33 +87,22 @@ async def sweep_ledgers(external_ledgers: Services | None) -> None:
 
     Their list of regions is held against this app's, so that one who knows another is refused.
     """
-    if external_ledgers is None:
-        return
-    try:
-        await external_ledgers.readiness.require_regions()
-    except LockstepError as error:
-        log.warning("the ledgers of producers outside are swept later: %s", error)
-        return
-    await sweep_journal(external_ledgers.recovery)
+    if external_ledgers is not None:
+        with postponing("the sweep of the ledgers of producers outside"):
+            await external_ledgers.readiness.require_regions()
+            await sweep_journal(external_ledgers.recovery)
 
 
 async def sweep_dead_letters(dead_letters: DeadLetters) -> None:
     """Run dead letters of this region after all, or report them; a later run takes what is left."""
-    try:
-        ended = await dead_letters.sweep()
-    except LockstepError as error:
-        log.warning("dead letters postponed: %s", error)
-        return
-    if ended:
-        log.warning("%d dead letters were brought to an end", ended)
+    with postponing("dead letters"):
+        if ended := await dead_letters.sweep():
+            log.warning("%d dead letters were brought to an end", ended)
 
 
 async def compact_journal(compactor: Compactor) -> None:
     """Remove old entries; what one run cannot remove the next one will."""
-    try:
-        compacted = await compactor.compact()
-    except LockstepError as error:
-        log.warning("compaction postponed: %s", error)
-        return
-    if compacted.entries or compacted.failed:
-        log.info("compacted %d entries, %d sessions failed", compacted.entries, compacted.failed)
+    with postponing("compaction"):
+        done = await compactor.compact()
+        if done.entries or done.failed:
+            log.info("compacted %d entries, %d sessions failed", done.entries, done.failed)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import grpc  # type: ignore[import-untyped]
-from durabletask.client import OrchestrationStatus, PurgeInstancesResult
+from durabletask.client import AsyncTaskHubGrpcClient, OrchestrationStatus
 from durabletask.task import OrchestrationContext
 
 from functions.triggers.saga_drive import CHANGED, DurableSteps, drive
@@ -25,8 +25,6 @@ from shared.storage.entries import decode_entry, lacks_state
 log = logging.getLogger("lockstep.sagas")
 
 ORCHESTRATOR = "saga"
-
-
 # An instance whose state is one of these does nothing any more.
 FINISHED = [
     OrchestrationStatus.COMPLETED,
@@ -52,18 +50,6 @@ class TaskHub(Protocol):
 
     async def raise_orchestration_event(self, instance_id: str, event_name: str, /) -> None:
         """Notify an instance; NOT_FOUND or FAILED_PRECONDITION where it is over."""
-
-
-class InstanceStore(Protocol):
-    """The task hub's instances, finished ones too; raises grpc.aio.AioRpcError."""
-
-    async def purge_orchestrations_by(
-        self,
-        created_time_from: datetime | None = None,
-        created_time_to: datetime | None = None,
-        runtime_status: list[OrchestrationStatus] | None = None,
-    ) -> PurgeInstancesResult:
-        """Remove the instances begun between two times whose state is one of these."""
 
 
 def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps[str]:
@@ -141,7 +127,7 @@ async def notify_instance(hub: TaskHub, key: str) -> None:
             raise
 
 
-async def purge_instances(hub: InstanceStore, retention: timedelta) -> None:
+async def purge_instances(hub: AsyncTaskHubGrpcClient, retention: timedelta) -> None:
     """Remove finished instances that began longer ago; what is left the next run removes.
 
     The hub would keep them for ever. What became of their sagas stays in the journal.
