@@ -130,22 +130,7 @@ class AppClient:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """The document that one region answers; raises as `ask` does."""
-        status, found, asked_headers = self.exchange(url, method, where, body, headers)
-        document = read_document(found)
-        if status < 300:
-            return document
-        raise put_refusal_into_words(url, status, document, asked_headers.get("Retry-After"))
-
-    def exchange(
-        self,
-        url: str,
-        method: str,
-        where: str,
-        body: bytes,
-        headers: Mapping[str, str] | None,
-    ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Status, body and headers of an answer, whole within the time; raises NoAnswer."""
+        """The document that one region answers, whole within the time; raises as `ask` does."""
         limit = time.monotonic() + self.seconds
         # Key and token in headers: what stands in a URL is kept in logs.
         shown = dict(headers or {})
@@ -165,14 +150,13 @@ class AppClient:
                 retries=False,
                 preload_content=False,
             )
+            parts: list[bytes] = []
             with response:
-                parts: list[bytes] = []
                 # A peer that drips is as silent as one that says nothing.
                 while part := response.read1(CHUNK_BYTES):
                     parts.append(part)
                     if time.monotonic() > limit or sum(map(len, parts)) > ANSWER_BYTES_MAX:
                         raise Silent(f"{url} did not come to the end of its answer")
-                return response.status, b"".join(parts), response.headers
         except NEVER_ASKED as error:
             reason = str(error).partition(": ")[2] or str(error)
             raise NotReached(f"{url} cannot be reached: {reason}") from error
@@ -180,6 +164,11 @@ class AppClient:
             raise Misuse(f"{url!r} is no address: {error}") from error
         except (HTTPError, OSError) as error:
             raise Silent(f"{url} gave no answer within {self.seconds:g} s: {error}") from error
+        document = read_document(b"".join(parts))
+        if response.status < 300:
+            return document
+        retry_after = response.headers.get("Retry-After")
+        raise put_refusal_into_words(url, response.status, document, retry_after)
 
 
 def read_document(body: bytes) -> Any:

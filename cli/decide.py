@@ -46,40 +46,36 @@ class ChosenStandstill:
     verb: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The standstills that a decision is about."""
+def find_targets(
+    client: AppClient,
+    action: str,
+    sessions: Sequence[str],
+    every: bool = False,
+    cause: str | None = None,
+    at: int | None = None,
+    queue: str | None = None,
+) -> list[ChosenStandstill]:
+    """Return the chosen standstills that this action ends.
 
-    sessions: Sequence[str] = ()
-    every: bool = False
-    cause: str | None = None
-    at: int | None = None
-    queue: str | None = None
-
-    def require_sense(self) -> None:
-        """Raise Misuse for a choice of nothing, or of two things at once."""
-        if sum((bool(self.sessions), self.every, self.cause is not None)) != 1:
-            raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
-        if self.at is not None and len(self.sessions) != 1:
-            raise Misuse("--at is the position of an entry: it goes with one session")
-
-
-def find_targets(client: AppClient, action: str, choice: Selection) -> list[ChosenStandstill]:
-    """Return the chosen standstills that this action ends; raises Misuse for none."""
-    choice.require_sense()
-    if choice.sessions:
-        sessions = dict.fromkeys(choice.sessions)
-        found = [one for name in sessions for one in read_session(client, name)["standstills"]]
+    Raises Misuse for none, and for a choice of nothing or of two things at once.
+    """
+    if sum((bool(sessions), every, cause is not None)) != 1:
+        raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
+    if at is not None and len(sessions) != 1:
+        raise Misuse("--at is the position of an entry: it goes with one session")
+    if sessions:
+        names = dict.fromkeys(sessions)
+        found = [one for name in names for one in read_session(client, name)["standstills"]]
     else:
-        found = list(find_standstills(client))
+        found = find_standstills(client)
     targets = [
         ChosenStandstill(one["session"], one["cause"], verb)
         for one in found
         for verb in one["verbs"]
         if verb["action"] == action
-        and (choice.cause is None or choice.cause in one["cause"])
-        and choice.at in (None, verb.get("at"))
-        and choice.queue in (None, verb.get("queue"))
+        and (cause is None or cause in one["cause"])
+        and at in (None, verb.get("at"))
+        and queue in (None, verb.get("queue"))
     ]
     if not targets:
         raise Misuse(f"nothing that was chosen stands still and is ended by {action}")
@@ -200,7 +196,7 @@ def build_verb(action: str) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         client = client_of(context)
-        targets = find_targets(client, action, Selection(sessions or (), every, cause, at, queue))
+        targets = find_targets(client, action, sessions or (), every, cause, at, queue)
         carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json)
 
     return verb
@@ -222,7 +218,7 @@ def edit(
     if not said:
         raise Misuse("an edit needs --body or --type")
     client = client_of(context)
-    targets = find_targets(client, "edit", Selection([session], at=at))
+    targets = find_targets(client, "edit", [session], at=at)
     carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json, said=said)
 
 
@@ -240,7 +236,7 @@ def redirect(
 ) -> None:
     """Send outputs that are blocked at a queue to another one."""
     client = client_of(context)
-    targets = find_targets(client, "redirect", Selection(sessions or (), every, cause, queue=queue))
+    targets = find_targets(client, "redirect", sessions or (), every, cause, queue=queue)
     carry_out_decisions(
         client, targets, why=why, who=who, yes=yes, as_json=as_json, said={"to": to}
     )

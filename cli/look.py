@@ -28,21 +28,29 @@ def client_of(context: typer.Context) -> AppClient:
     return client
 
 
-def find_standstills(
-    client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
+def find_pages(
+    client: AppClient, what: str, route: str, limit: int, after: str | None, **asked: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Return the standstills, the newest first, page by page."""
-    after, left = None, limit
+    """Yield the pages of a list, until they have so many or there is no more."""
+    left = limit
     with open_progress() as progress:
-        task = progress.add_task("standstills")
+        task = progress.add_task(what)
         while True:
-            page = client.get("faults", kind=kind, limit=str(min(PAGE, left)), after=after)
-            yield from page["standstills"]
-            left -= len(page["standstills"])
-            progress.advance(task, len(page["standstills"]))
+            page = client.get(route, **asked, limit=str(min(PAGE, left)), after=after)
+            yield page
+            left -= len(page[what])
+            progress.advance(task, len(page[what]))
             after = page["after"]
             if after is None or left <= 0:
                 return
+
+
+def find_standstills(
+    client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
+) -> list[dict[str, Any]]:
+    """Return the standstills, the newest first."""
+    pages = find_pages(client, "standstills", "faults", limit, None, kind=kind)
+    return [one for page in pages for one in page["standstills"]]
 
 
 def read_session(client: AppClient, session: str) -> dict[str, Any]:
@@ -59,20 +67,11 @@ def print_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List sessions by name, with what the newest entry of each says."""
-    client = client_of(context)
-    listed: list[dict[str, Any]] = []
-    units = 0.0
-    with open_progress() as progress:
-        task = progress.add_task("sessions")
-        while True:
-            left = str(min(PAGE, limit - len(listed)))
-            page = client.get("sessions", prefix=prefix or None, limit=left, after=after)
-            listed += page["sessions"]
-            units += page["request_units"]
-            after = page["after"]
-            progress.advance(task, len(page["sessions"]))
-            if after is None or len(listed) >= limit:
-                break
+    pages = list(
+        find_pages(client_of(context), "sessions", "sessions", limit, after, prefix=prefix or None)
+    )
+    listed = [one for page in pages for one in page["sessions"]]
+    units, after = sum(page["request_units"] for page in pages), pages[-1]["after"]
     if as_json:
         print_json({"sessions": listed, "after": after, "request_units": round(units, 2)})
         return
@@ -117,7 +116,7 @@ def list_faults(
     context: typer.Context, kind: KindNames = None, limit: Limit = PAGE, as_json: AsJson = False
 ) -> None:
     """List what stands still in any session, the newest first, with the verbs that end it."""
-    found = list(find_standstills(client_of(context), kind, limit))
+    found = find_standstills(client_of(context), kind, limit)
     if as_json:
         print_json({"standstills": found})
         return
