@@ -15,6 +15,7 @@ from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
+from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
@@ -105,21 +106,25 @@ async def describe_heartbeats(services: Services) -> dict[str, Any] | None:
 )
 async def show_session(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """The newest entry of a session, its state, the fault that stops it, and what stands still."""
-    session = read_name(request, SESSION)
+    head, shown = await find_session(services, read_name(request, SESSION))
+    return respond(shown, 200 if head or shown["standstills"] else 404)
+
+
+async def find_session(services: Services, session: str) -> tuple[Entry | None, dict[str, Any]]:
+    """The newest entry of a session, and what is shown of the session; raises InvalidMessage."""
     require_text("session", session)
     head = await services.journal.head(session)
     state = (await services.worker.input_after(head)).state
     halt = head.halt if head else None
     fault = await services.journal.entry(session, halt.at) if halt else None
     page = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
-    shown = {
+    return head, {
         "session": session,
         "head": describe_entry(head) if head else None,
         "state": dict(state),
         "fault": describe_entry(fault) if fault else None,
         "standstills": [describe_standstill(one) for one in page.standstills],
     }
-    return respond(shown, 200 if head or page.standstills else 404)
 
 
 @routes.add(
@@ -182,14 +187,21 @@ async def list_standstills(services: Services, request: func.HttpRequest) -> fun
     earlier answer ended.
     """
     require_request(request, frozenset({"kind", "limit", "after"}))
+    listed, after = await read_standstills(services, request.params)
+    return respond({"standstills": listed, "after": after})
+
+
+async def read_standstills(
+    services: Services, parameters: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of standstills, and where the next begins; raises InvalidMessage or Unavailable."""
     page = await services.standstills.find(
-        read_kinds(request.params),
-        after=read_place(request.params.get("after")),
-        limit=read_limit(request.params),
+        read_kinds(parameters),
+        after=read_place(parameters.get("after")),
+        limit=read_limit(parameters),
     )
     listed = [describe_standstill(one) for one in page.standstills]
-    after = encode_place(page.after) if page.after else None
-    return respond({"standstills": listed, "after": after})
+    return listed, encode_place(page.after) if page.after else None
 
 
 def read_kinds(parameters: Mapping[str, str]) -> frozenset[StandstillKind]:

@@ -8,14 +8,11 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.descriptions import describe_entry, describe_standstill
+from functions.http.descriptions import describe_entry
 from functions.http.operate import (
-    STANDSTILLS_MAX,
-    encode_place,
+    find_session,
     find_sessions,
-    read_kinds,
-    read_limit,
-    read_place,
+    read_standstills,
 )
 from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
@@ -44,12 +41,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
     """This region's health, and a page of what stands still, grouped by cause."""
     require_request(request, frozenset({"kind", "after", "limit"}))
     services.missing_places.begin_looking()
-    found = await services.standstills.find(
-        read_kinds(request.params),
-        after=read_place(request.params.get("after")),
-        limit=read_limit(request.params),
-    )
-    listed = [describe_standstill(one) for one in found.standstills]
+    listed, after = await read_standstills(services, request.params)
     return render(
         request,
         "overview.html",
@@ -58,7 +50,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         missing=dict(services.missing_places.reasons),
         groups=group_by_cause(listed),
         count=len(listed),
-        after=encode_place(found.after) if found.after else None,
+        after=after,
         kinds=list(StandstillKind),
         kind=request.params.get("kind", ""),
         limit=request.params.get("limit", ""),
@@ -82,19 +74,16 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
     `before` is the position that the shown entries come before.
     """
     require_request(request, frozenset({"session", "before"}))
-    session = request.params.get("session", "").strip()
-    require_text("session", session)
     before = read_whole(request.params, "before", POSITION_MAX + 1)
-    head = await services.journal.head(session)
-    found = await services.standstills.find(session=session, limit=STANDSTILLS_MAX)
-    state = (await services.worker.input_after(head)).state
+    head, session = await find_session(services, request.params.get("session", "").strip())
+    groups = group_by_cause(session.pop("standstills"))
     top = min(head.position + 1, before or POSITION_MAX + 1) if head else 0
     bottom = max(0, top - ENTRIES_SHOWN)
     # The entry below the page is read, too: the lowest one shown is compared with it.
     entries = {
         position: entry
         for position in range(max(0, bottom - 1), top)
-        if (entry := await services.journal.entry(session, position))
+        if (entry := await services.journal.entry(session["session"], position))
     }
     shown = [
         describe_entry(entries[position])
@@ -102,17 +91,13 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
         for position in range(top - 1, bottom - 1, -1)
         if position in entries
     ]
-    fault = await services.journal.entry(session, head.halt.at) if head and head.halt else None
     return render(
         request,
         "session.html",
-        200 if head or found.standstills else 404,
-        session=session,
+        200 if head or groups else 404,
+        **session,
         who=name_caller(services, request),
-        head=describe_entry(head) if head else None,
-        state=dict(state),
-        fault=describe_entry(fault) if fault else None,
-        groups=group_by_cause([describe_standstill(one) for one in found.standstills]),
+        groups=groups,
         entries=shown,
         compacted=top - bottom - len(shown),
         before=bottom,
