@@ -6,7 +6,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -35,6 +35,8 @@ environment (LOCKSTEP_*, ServiceBus_<region>, Cosmos). Running it again over the
 the same ids, numbers and bytes, and so adds no effect; with a manifest it sends only what is new,
 late or changed."""
 
+
+FEED_OPTIONS = {option.name for option in fields(FeedConfig)}
 
 type FeedSource = Callable[[SparkSession], FeedResult]
 
@@ -94,7 +96,7 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     limit = "with --manifest, send nothing if more rows are changed than this number, or this "
     limit += "share of the rows that were fed before (5%%)"
-    add("--max-changed", type=parse_change_limit, metavar="LIMIT", help=limit)
+    add("--max-changed", dest="changed_max", type=parse_change_limit, metavar="LIMIT", help=limit)
     accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
     add("--accept-mapping", action="store_true", help=accept)
     lanes = "in how many parts the events are sent, each by a task (default: one for each "
@@ -111,28 +113,20 @@ def parse_change_limit(text: str) -> ChangeLimit:
 
 def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:
     """End with an error if an argument of `add_feed_arguments` would have no effect."""
-    given = ("late", "changed", "max_changed", "accept_mapping")
-    if not chosen.manifest and (found := [name for name in given if getattr(chosen, name)]):
-        names = " and ".join(f"--{name.replace('_', '-')}" for name in found)
-        parser.error(f"{names} would have no effect without --manifest")
+    given = {
+        "--late": chosen.late,
+        "--changed": chosen.changed,
+        "--max-changed": chosen.changed_max,
+        "--accept-mapping": chosen.accept_mapping,
+    }
+    if not chosen.manifest and (found := [name for name in given if given[name]]):
+        parser.error(f"{' and '.join(found)} would have no effect without --manifest")
 
 
 def build_options(chosen: Namespace) -> FeedConfig:
     """The options in the arguments of `add_feed_arguments`, a source and a group."""
-    return FeedConfig(
-        group=chosen.group,
-        manifest=chosen.manifest,
-        source=chosen.source or "",
-        rejects=chosen.rejects,
-        late=chosen.late or ChangePolicy.APPEND,
-        changed=chosen.changed or ChangePolicy.APPEND,
-        changed_max=chosen.max_changed,
-        accept_mapping=chosen.accept_mapping,
-        rate=chosen.rate,
-        batch=chosen.batch,
-        lanes=chosen.lanes,
-        dry_run=chosen.dry_run,
-    )
+    given = {name: value for name, value in vars(chosen).items() if value is not None}
+    return FeedConfig(**{name: given[name] for name in FEED_OPTIONS & given.keys()})
 
 
 def run_feed(

@@ -1,7 +1,4 @@
-"""The result of a reconciliation: brought to the driver, and shown as lines or as an HTML page.
-
-The page is one file that needs no network, and it can be printed.
-"""
+"""The result of a reconciliation, shown as lines or as a page: one file that needs no network."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -58,10 +58,8 @@ class IncrementalFeed:
     def run(self, source: SourceFacts, counts: RowCounts) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
 
-        `counts` are those of the source, which is released before anything new is sent.
-
-        Whatever this raises, and wherever it stops: running it again completes it with the same
-        numbers.
+        `counts` are those of the source, which is released before anything new is sent. Wherever
+        this stops: running it again completes it with the same numbers.
         """
         options = self.options
         self.manifest.require_exclusive()
@@ -75,7 +73,7 @@ class IncrementalFeed:
                 "has died or is still sending; its events are sent again, without a second effect"
             )
             resumed += self.send_run(left)
-        fed = self.manifest.read_newest(options.group, history)
+        fed = self.manifest.read_newest(history).where(F.col("group") == options.group)
         if counts.sessions <= SESSIONS_NAMED_MAX:
             # A summary is sorted by session, so that most of its files need not be read for a few.
             named = source.facts.select("session").distinct().collect()
@@ -164,10 +162,7 @@ class IncrementalFeed:
 
 
 def require_same_meaning(source: SourceFacts, before: Mapping[str, str] | None) -> None:
-    """Raise JobRefused, naming all that differs, if the mapping meant something else before.
-
-    Every row would be a changed one.
-    """
+    """Raise JobRefused, naming all that differs, if the mapping meant something else before."""
     meaning = source.meaning
     if meaning is None or before is None:
         return

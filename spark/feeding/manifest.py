@@ -183,14 +183,11 @@ class Manifest:
         is_bound = F.concat_ws("/", "run", "feed").isin(history.bound)
         return written.where(is_bound & (F.col("group") == group)).select(*PLAN.names)
 
-    def read_newest(self, group: str, history: ManifestHistory) -> DataFrame:
-        """Return what a group is bound to, to compare facts with (schemas.NEWEST).
+    def read_newest(self, history: ManifestHistory) -> DataFrame:
+        """Return what all groups are bound to, to compare facts with (schemas.NEWEST).
 
         A key may be in it several times; what has its highest number is its newest event.
         """
-        return self.read_all_newest(history).where(F.col("group") == group)
-
-    def read_all_newest(self, history: ManifestHistory) -> DataFrame:
         later = [s for s in history.steps if s.step == PLANNED and s.run > history.summarised]
         plans = [self.locate_plan(step.run, step.feed) for step in later]
         found = self.read_table("plan", "parquet", PLAN, plans).select(*NEWEST.names)
@@ -212,7 +209,7 @@ class Manifest:
         run = history.newest
         place = self.locate_summary(run, self.feed)
         newest = (
-            self.read_all_newest(history)
+            self.read_newest(history)
             .groupBy("session", "group", "key")
             .agg(
                 F.max("place").alias("place"),

@@ -82,9 +82,8 @@ def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
 def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     """Rows as facts (schemas.FACTS) with `watermark`, and the `reason` of a rejection.
 
-    A rejected row has its cells in `row`, as JSON.
-
-    `table` has every column of the mapping as text or in its declared type, and `broken_line`.
+    A rejected row has its cells in `row`, as JSON. `table` has every column of the mapping as text
+    or in its declared type, and `broken_line`.
     """
     parsed = table.select(
         F.struct(*mapping.columns, BROKEN_LINE).alias(ROW),

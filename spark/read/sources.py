@@ -10,9 +10,9 @@ from contextlib import suppress
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark reader knows
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.job.files import SparkFiles
@@ -27,8 +27,6 @@ RFC_4180 = {"multiLine": True, "quote": '"', "escape": '"'}
 # whole one. With an enforced schema it would read a file whose header has another order by
 # position, with cells under the wrong names.
 WHOLE_LINES = {"header": True, "columnPruning": False, "enforceSchema": False}
-# Formats whose files have no types of their own, and lines that can be broken.
-LINES = (SourceFormat.CSV, SourceFormat.JSON)
 # Where a table format keeps which of a folder's files count. Its other files are removed versions.
 TABLE_FOLDERS = {"_delta_log": "Delta", ".hoodie": "Hudi", "metadata": "Iceberg"}
 # Formats that PySpark does not bring, with what it says if they are not there, and their packages.
@@ -39,6 +37,8 @@ PACKAGES = {
 }
 KEEP_BROKEN_LINES = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
+type Reader = DataFrameReader | DataStreamReader
+
 
 def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFrame:
     """The columns of a mapping, and `broken_line`. Raises JobRefused, naming what is missing."""
@@ -48,8 +48,7 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
             case SourceFormat.CSV:
                 table = read_csv(spark, path, columns, options)
             case SourceFormat.JSON:
-                reader = spark.read.options(**KEEP_BROKEN_LINES).options(**options)
-                table = reader.schema(declare_schema(mapping)).json(path)
+                table = read_json(spark.read, path, mapping)
             case form:
                 table = read_typed(spark, path, form, columns, options)
                 require_types(path, table, mapping)
@@ -70,17 +69,28 @@ def describe_failure(path: str, form: SourceFormat, error: PySparkException | Py
 
 
 def read_csv(
-    spark: SparkSession, path: str, required: Sequence[str], options: Mapping[str, str]
+    spark: SparkSession,
+    path: str,
+    required: Sequence[str],
+    options: Mapping[str, str],
+    reader: Reader | None = None,
 ) -> DataFrame:
-    """CSV with a header, every column as text.
+    """CSV with a header, every column as text; raises JobRefused for a column that it lacks.
 
     A line with another number of cells is broken, and so is one whose last quote is never closed:
     the lines after it are in its last cell.
     """
     options = complete_csv_options(spark, path, options)
-    schema = read_csv_header(spark, path, required, options)
-    reader = spark.read.options(**WHOLE_LINES, **KEEP_BROKEN_LINES).options(**options)
-    return mark_unclosed_quotes(reader.csv(path, schema=schema), options)
+    found = spark.read.options(**options).csv(path, header=True).columns
+    require_columns(path, found, required)
+    chosen = (reader or spark.read).options(**WHOLE_LINES, **KEEP_BROKEN_LINES).options(**options)
+    table = chosen.csv(path, schema=build_text_schema((*found, BROKEN_LINE)))
+    return mark_unclosed_quotes(table, options)
+
+
+def read_json(reader: Reader, path: str, mapping: SourceMapping) -> DataFrame:
+    chosen = reader.options(**KEEP_BROKEN_LINES).options(**mapping.options)
+    return chosen.json(path, schema=declare_schema(mapping))
 
 
 def complete_csv_options(
@@ -117,15 +127,6 @@ def mark_unclosed_quotes(table: DataFrame, options: Mapping[str, str]) -> DataFr
     return table.withColumn(BROKEN_LINE, F.coalesce(BROKEN_LINE, whole))
 
 
-def read_csv_header(
-    spark: SparkSession, path: str, required: Sequence[str], options: Mapping[str, str]
-) -> StructType:
-    """The columns in a CSV file's header, as text, and `broken_line`; raises JobRefused."""
-    found = spark.read.options(**options).csv(path, header=True).columns
-    require_columns(path, found, required)
-    return build_text_schema((*found, BROKEN_LINE))
-
-
 def read_typed(
     spark: SparkSession,
     path: str,
@@ -148,10 +149,7 @@ def read_typed(
 
 
 def prepare_table(table: DataFrame, mapping: SourceMapping) -> DataFrame:
-    """Any table in the form of `read_table`. Each column has its declared type, or is text.
-
-    Raises JobRefused.
-    """
+    """A table of declared types or of text in the form of `read_table`; raises JobRefused."""
     require_columns("the table", table.columns, list(mapping.columns))
     require_types("the table", table, mapping, or_text=True)
     if BROKEN_LINE not in table.columns:
@@ -185,27 +183,20 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
     A folder of CSV must hold a file already, because later files must have the same header.
     """
     try:
-        schema: StructType | str = declare_schema(mapping)
-        options = dict(mapping.options)
-        if mapping.format is SourceFormat.TABLE:
-            table = spark.readStream.options(**options).table(folder)
-            return prepare_table(table, mapping)
-        if mapping.format not in LINES:
-            refuse_table_folder(spark, folder, mapping.format)
-        if mapping.format is SourceFormat.DELTA:
-            table = spark.readStream.format(mapping.format).options(**options).load(folder)
-            return prepare_table(table, mapping)
-        if mapping.format is SourceFormat.CSV:
-            options = complete_csv_options(spark, folder, options)
-            schema = read_csv_header(spark, folder, list(mapping.columns), options)
-        reader = spark.readStream.format(mapping.format).schema(schema).options(**options)
-        if mapping.format is SourceFormat.CSV:
-            reader = reader.options(**WHOLE_LINES)
-        if mapping.format in LINES:
-            reader = reader.options(**KEEP_BROKEN_LINES)
-        table = reader.load(folder)
-        if mapping.format is SourceFormat.CSV:
-            table = mark_unclosed_quotes(table, options)
+        reader, options = spark.readStream, mapping.options
+        match mapping.format:
+            case SourceFormat.CSV:
+                table = read_csv(spark, folder, list(mapping.columns), options, reader)
+            case SourceFormat.JSON:
+                table = read_json(reader, folder, mapping)
+            case SourceFormat.TABLE:
+                return prepare_table(reader.options(**options).table(folder), mapping)
+            case form:
+                refuse_table_folder(spark, folder, form)
+                reader = reader.format(form).options(**options)
+                if form is SourceFormat.DELTA:
+                    return prepare_table(reader.load(folder), mapping)
+                table = reader.schema(declare_schema(mapping)).load(folder)
         return select_columns(table, mapping)
     except SparkFailure as error:
         raise JobRefused(describe_failure(folder, mapping.format, error)) from None

@@ -28,7 +28,6 @@ from spark.send.encoding import (
     Uint,
     Ulong,
     decode_value,
-    encode_described,
     encode_value,
 )
 
@@ -61,7 +60,11 @@ CLOSE_SECONDS = 1.0
 RENEWED_AFTER, RENEWED_SECONDS_MIN = 0.8, 1.0
 
 
-class AmqpRefused(Exception):
+class AmqpFailed(Exception):
+    """Something was not sent, or nobody knows whether it was."""
+
+
+class AmqpRefused(AmqpFailed):
     """The service has refused a delivery, a link or a token: the AMQP condition, and its words."""
 
     def __init__(self, condition: str, description: str) -> None:
@@ -69,11 +72,11 @@ class AmqpRefused(Exception):
         self.condition = condition
 
 
-class AmqpConnectionLost(Exception):
+class AmqpConnectionLost(AmqpFailed):
     """The connection broke or could not be made, so what was under way has no outcome."""
 
 
-class TokenRefused(Exception):
+class TokenRefused(AmqpFailed):
     """The service does not take the token, or knows no such queue."""
 
 
@@ -228,13 +231,12 @@ class AmqpLink:
             self.give_credit()
         identity = token_hex(8)
         properties = {"operation": "put-token", "type": token.kind, "name": self.address.audience}
-        request = b"".join(
-            (
-                encode_described(PROPERTIES, encode_value([identity, None, CBS, None, reply_to])),
-                encode_described(APPLICATION_PROPERTIES, encode_value(properties)),
-                encode_described(VALUE, encode_value(token.text)),
-            )
-        )
+        sections = {
+            PROPERTIES: [identity, None, CBS, None, reply_to],
+            APPLICATION_PROPERTIES: properties,
+            VALUE: token.text,
+        }
+        request = b"".join(encode_value(Described(*section)) for section in sections.items())
         response = self.expect("request", identity)
         try:
             await (await self.transfer(self.links[REQUESTS], request, MESSAGE_FORMAT))
@@ -346,9 +348,8 @@ class AmqpLink:
             try:
                 await work
             except Exception as error:
-                is_ours = isinstance(error, AmqpRefused | TokenRefused | AmqpConnectionLost)
                 text = str(error) or type(error).__name__
-                self.fail(error if is_ours else AmqpConnectionLost(text))
+                self.fail(error if isinstance(error, AmqpFailed) else AmqpConnectionLost(text))
 
         self.tasks.append(asyncio.create_task(run()))
 

@@ -20,6 +20,7 @@ from shared.ports import Bus, DeadLetter
 from shared.settings import Connection
 from spark.send.amqp import (
     AmqpConnectionLost,
+    AmqpFailed,
     AmqpLink,
     AmqpRefused,
     GetToken,
@@ -219,14 +220,7 @@ def naming_failures(region: str, queue: str) -> Iterator[None]:
     """Turn what sending raises into errors of the engine's."""
     try:
         yield
-    except (
-        AmqpRefused,
-        TokenRefused,
-        AmqpConnectionLost,
-        AzureError,
-        TimeoutError,
-        ValueError,
-    ) as error:
+    except (AmqpFailed, AzureError, TimeoutError, ValueError) as error:
         place = f"(queue {queue!r} of {region}: {error})"
         raise make_error(Failure(BUS, failure_code(error)), place) from error
 

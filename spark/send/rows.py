@@ -82,10 +82,7 @@ class SendRetry:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run[T](self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The operation's result; raises its OutcomeUnknown or Unavailable after the last try.
-
-        Raises Misconfigured at once.
-        """
+        """The operation's result; raises what the last try did, and Misconfigured at once."""
         ends_at = self.clock() + self.seconds
         wait = FIRST_RETRY_SECONDS
         while True:
