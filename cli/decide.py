@@ -55,10 +55,7 @@ def find_targets(
     at: int | None = None,
     queue: str | None = None,
 ) -> list[ChosenStandstill]:
-    """Return the chosen standstills that this action ends.
-
-    Raises Misuse for none, and for a choice of nothing or of two things at once.
-    """
+    """Return the chosen standstills that this action ends; raises Misuse for none or no choice."""
     if sum((bool(sessions), every, cause is not None)) != 1:
         raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
     if at is not None and len(sessions) != 1:
