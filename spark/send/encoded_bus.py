@@ -6,6 +6,7 @@ import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from urllib.parse import quote_plus, urlsplit
 
@@ -23,7 +24,6 @@ from spark.send.amqp import (
     AmqpFailed,
     AmqpLink,
     AmqpRefused,
-    GetToken,
     QueueAddress,
     Token,
     TokenRefused,
@@ -140,7 +140,7 @@ class EncodedBus:
             link = self.links.get(place)
             if link is None or link.failure is not None:
                 address = find_address(self.connections[region], queue)
-                link = await AmqpLink.open(address, self.choose_token(region, address))
+                link = await AmqpLink.open(address, partial(self.get_token, region, address))
                 self.links[place] = link
             return link
 
@@ -149,31 +149,22 @@ class EncodedBus:
         if link is not None:
             link.fail(AmqpConnectionLost(why))
 
-    def choose_token(self, region: str, address: QueueAddress) -> GetToken:
-        """Return how to get a token for a queue: from a connection string, or for an identity."""
+    async def get_token(self, region: str, address: QueueAddress) -> Token:
+        """A token for a queue: from a connection string, or for an identity."""
         connection = self.connections[region]
         if connection.connection_string is None:
-            credential = self.credentials.setdefault(
-                region, DefaultAzureCredential(managed_identity_client_id=connection.client_id)
-            )
-
-            async def get_identity_token() -> Token:
-                given = await credential.get_token(TOKEN_SCOPE)
-                return Token(given.token, JWT, given.expires_on)
-
-            return get_identity_token
-
-        given = parse_connection_string(connection.connection_string)
-
-        async def get_signature() -> Token:
-            if given.shared_access_signature is not None:
-                expiry = given.shared_access_signature.partition("se=")[2].partition("&")[0]
-                expires_at = float(expiry) if expiry.isdecimal() else float("inf")
-                return Token(given.shared_access_signature, SAS, expires_at)
-            name, key = given.shared_access_key_name or "", given.shared_access_key or ""
-            return sign(address.audience, name, key, time.time() + SAS_SECONDS)
-
-        return get_signature
+            if region not in self.credentials:
+                identity = DefaultAzureCredential(managed_identity_client_id=connection.client_id)
+                self.credentials[region] = identity
+            given = await self.credentials[region].get_token(TOKEN_SCOPE)
+            return Token(given.token, JWT, given.expires_on)
+        found = parse_connection_string(connection.connection_string)
+        if found.shared_access_signature is not None:
+            expiry = found.shared_access_signature.partition("se=")[2].partition("&")[0]
+            expires_at = float(expiry) if expiry.isdecimal() else float("inf")
+            return Token(found.shared_access_signature, SAS, expires_at)
+        name, key = found.shared_access_key_name or "", found.shared_access_key or ""
+        return sign(address.audience, name, key, time.time() + SAS_SECONDS)
 
 
 def find_address(connection: Connection, queue: str) -> QueueAddress:
