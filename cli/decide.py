@@ -96,7 +96,9 @@ def carry_out_decisions(
     """
     named = {"who": who or getpass.getuser(), "why": why, **(said or {})}
     if not yes:
-        preview(targets, named)
+        rows = [(one.session, json.dumps({**one.verb, **named}), one.cause) for one in targets]
+        print_table(("session", "decision", "cause"), rows, "")
+        require_yes(f"Carry out {len(targets)}?")
     outcomes: list[dict[str, Any]] = []
     lost: NoAnswer | None = None
     with open_progress() as progress:
@@ -114,19 +116,12 @@ def carry_out_decisions(
     if as_json:
         print_json({"outcomes": outcomes})
     else:
-        rows = [(one["session"], one["outcome"]) for one in outcomes]
-        print_table(("session", "outcome"), rows, "")
+        ends = [(one["session"], one["outcome"]) for one in outcomes]
+        print_table(("session", "outcome"), ends, "")
     if lost is not None:
         raise NoAnswer("not all of it is known; lockstep faults says what still stands")
     if any(not one["done"] for one in outcomes):
         raise typer.Exit(REFUSED)
-
-
-def preview(targets: Sequence[ChosenStandstill], named: Mapping[str, Any]) -> None:
-    """Show what would be decided, and ask; raises Misuse unless the answer is yes."""
-    rows = [(t.session, json.dumps({**t.verb, **named}), t.cause) for t in targets]
-    print_table(("session", "decision", "cause"), rows, "")
-    require_yes(f"Carry out {len(targets)}?")
 
 
 def require_yes(question: str) -> None:

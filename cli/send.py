@@ -203,15 +203,12 @@ def parse_line(number: int, line: str) -> OutgoingMessage:
 
 def sweep(context: typer.Context, as_json: AsJson = False) -> None:
     """Start the sweep in every region of LOCKSTEP_URL now. It needs the app's master key."""
-    client = client_of(context)
+    client, json_headers = client_of(context), {"Content-Type": "application/json"}
     started = []
     for url in client.urls:
-        client.ask_region(url, "POST", "/admin/functions/sweep", b'{"input": ""}', JSON)
+        client.ask_region(url, "POST", "/admin/functions/sweep", b'{"input": ""}', json_headers)
         started.append(url)
     if as_json:
         print_json({"started": started})
     else:
         print_table(("the sweep was started at",), [(url,) for url in started], "")
-
-
-JSON = {"Content-Type": "application/json"}

@@ -14,20 +14,9 @@ from pydantic.json_schema import models_json_schema
 
 from functions.http.responses import respond
 from functions.http.routes import TEXT, HttpRoutes
-from shared.domain import wire
+from shared.domain import message, wire
 from shared.domain.access import Right
 from shared.domain.handler import Handler, Handlers
-from shared.domain.message import (
-    GROUP_CHARACTERS_MAX,
-    ID_CHARACTERS_MAX,
-    OWNER_LEVEL_MAX,
-    QUEUE_CHARACTERS_MAX,
-    SEQUENCE_MAX,
-    SOURCE_CHARACTERS_MAX,
-    TIME_CHARACTERS_MAX,
-    TYPE_CHARACTERS_MAX,
-    derive_id,
-)
 from shared.domain.outbox import AppQueues
 from shared.domain.reports import FAULT_TYPE, REJECTED_TYPE, TOMBSTONE_TYPE
 from shared.domain.saga.record import END_TYPE, EVENT_TYPE, kinds_of
@@ -44,21 +33,21 @@ def limit_text(most: int, least: int = 0) -> dict[str, Any]:
 
 
 WHOLE = {"type": "integer", "minimum": 0}
-ID = limit_text(ID_CHARACTERS_MAX, 1)
+ID = limit_text(message.ID_CHARACTERS_MAX, 1)
 HEADERS: Mapping[str, Mapping[str, Any]] = {
     "specversion": {"const": wire.SPEC_VERSION},
     "id": ID,
-    "source": limit_text(SOURCE_CHARACTERS_MAX),
-    "type": limit_text(TYPE_CHARACTERS_MAX, 1),
+    "source": limit_text(message.SOURCE_CHARACTERS_MAX),
+    "type": limit_text(message.TYPE_CHARACTERS_MAX, 1),
     "partitionkey": {**ID, "description": "the session"},
-    "time": limit_text(TIME_CHARACTERS_MAX),
-    "producergroup": limit_text(GROUP_CHARACTERS_MAX, 1),
-    "ownerlevel": {**WHOLE, "maximum": OWNER_LEVEL_MAX},
-    "producersequence": {**WHOLE, "maximum": SEQUENCE_MAX},
-    "replyto": limit_text(QUEUE_CHARACTERS_MAX),
-    "replysession": limit_text(ID_CHARACTERS_MAX),
-    "correlationid": limit_text(ID_CHARACTERS_MAX),
-    "reminder": limit_text(ID_CHARACTERS_MAX),
+    "time": limit_text(message.TIME_CHARACTERS_MAX),
+    "producergroup": limit_text(message.GROUP_CHARACTERS_MAX, 1),
+    "ownerlevel": {**WHOLE, "maximum": message.OWNER_LEVEL_MAX},
+    "producersequence": {**WHOLE, "maximum": message.SEQUENCE_MAX},
+    "replyto": limit_text(message.QUEUE_CHARACTERS_MAX),
+    "replysession": limit_text(message.ID_CHARACTERS_MAX),
+    "correlationid": limit_text(message.ID_CHARACTERS_MAX),
+    "reminder": limit_text(message.ID_CHARACTERS_MAX),
     wire.TRACE_HEADER: TEXT,
 }
 REQUIRED = ("specversion", "id", "type", "partitionkey")
@@ -142,7 +131,7 @@ def find_messages(handlers: Handlers) -> list[Handler]:
 def name_component(message_type: str) -> str:
     """The type, or an id of it: a component's name is of letters, digits and `._-` only."""
     is_name = re.fullmatch(r"[A-Za-z0-9._-]+", message_type)
-    return message_type if is_name else derive_id(message_type)
+    return message_type if is_name else message.derive_id(message_type)
 
 
 def describe_type(message_type: str, payload: Mapping[str, Any]) -> dict[str, Any]:

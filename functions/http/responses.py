@@ -7,25 +7,8 @@ from typing import Any
 
 import azure.functions as func
 
-from shared.domain.errors import (
-    AlreadyPublished,
-    CallerError,
-    ContentConflict,
-    LockstepError,
-    NotAllowed,
-    NotAuthenticated,
-    NotBlocked,
-    NotHalted,
-    NotMissing,
-    NotOpen,
-    NotRepeatable,
-    NumbersExhausted,
-    ProducerDisconnected,
-    Throttled,
-    TooLarge,
-    Unavailable,
-    UnreadableState,
-)
+from shared.domain import errors
+from shared.domain.errors import LockstepError
 from shared.domain.reports import shorten
 
 RETRY_AFTER_SECONDS = 1
@@ -34,6 +17,24 @@ RETRY_AFTER_SECONDS = 1
 ERROR_HELP = "docs/reference.md#{name}"
 STANDSTILL_HELP = "docs/runbook.md#{kind}"
 REPORT_HELP = "docs/runbook.md#something-is-in-the-error-queue"
+# The status of an error is that of the first kind that it is of.
+STATUSES: Mapping[type[LockstepError], int] = {
+    errors.NotAuthenticated: 401,
+    errors.NotAllowed: 403,
+    errors.TooLarge: 413,
+    errors.ContentConflict: 409,
+    errors.NotHalted: 409,
+    errors.NotBlocked: 409,
+    errors.NotMissing: 409,
+    errors.NotOpen: 409,
+    errors.NotRepeatable: 409,
+    errors.UnreadableState: 409,
+    errors.ProducerDisconnected: 409,
+    errors.AlreadyPublished: 409,
+    errors.NumbersExhausted: 409,
+    errors.CallerError: 400,
+    errors.Throttled: 429,
+}
 
 
 def respond(
@@ -65,35 +66,12 @@ def describe_problem(error: LockstepError) -> dict[str, Any]:
 
 
 def status_of(error: LockstepError) -> int:
-    match error:
-        case NotAuthenticated() | NotAllowed():
-            return 401 if isinstance(error, NotAuthenticated) else 403
-        case TooLarge():
-            return 413
-        case (
-            ContentConflict()
-            | NotHalted()
-            | NotBlocked()
-            | NotMissing()
-            | NotOpen()
-            | NotRepeatable()
-            | UnreadableState()
-            | ProducerDisconnected()
-            | AlreadyPublished()
-            | NumbersExhausted()
-        ):
-            return 409
-        case CallerError():
-            return 400
-        case Throttled():
-            return 429
-        case _:
-            return 503
+    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 503)
 
 
 def retry_headers(error: LockstepError) -> dict[str, str]:
     """Return when to come back, in whole seconds, for an error that time may mend."""
-    if isinstance(error, CallerError):
+    if isinstance(error, errors.CallerError):
         return {}
-    wanted = error.retry_after_seconds if isinstance(error, Unavailable) else None
+    wanted = error.retry_after_seconds if isinstance(error, errors.Unavailable) else None
     return {"Retry-After": str(max(1, ceil(wanted or RETRY_AFTER_SECONDS)))}
