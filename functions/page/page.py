@@ -69,10 +69,7 @@ async def show_sessions(services: Services, request: func.HttpRequest) -> func.H
 
 @routes.add("page_session", "GET operate/session", Right.LOOK)
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A session's state, what stands still in it, and its entries, the newest first.
-
-    `before` is the position that the shown entries come before.
-    """
+    """A session's state, what stands still in it, and its newest entries before a position."""
     require_request(request, frozenset({"session", "before"}))
     before = read_whole(request.params, "before", POSITION_MAX + 1)
     head, session = await find_session(services, request.params.get("session", "").strip())

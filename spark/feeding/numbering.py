@@ -1,7 +1,4 @@
-"""Number facts, and derive ids from the numbers.
-
-Pure DataFrame functions: equal inputs give equal numbers, ids and bytes on any cluster.
-"""
+"""Number facts and derive ids, by pure DataFrame functions: equal inputs give equal bytes."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812

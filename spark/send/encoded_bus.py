@@ -51,10 +51,7 @@ CODES: Mapping[str, str] = {
 
 
 class EncodedBus:
-    """See ports.Bus: one connection to a queue of each region, made when it is first used.
-
-    `other` does what is no sending.
-    """
+    """See ports.Bus: a connection to each queue, made at its first use; `other` does all else."""
 
     def __init__(
         self,
