@@ -20,7 +20,18 @@ from shared.testkit.injected_faults import CallFault, FaultPlan, ProcessKilled
 from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS, VirtualClock
 from tests import sized_outputs
-from tests.world import REGIONS, Account, Amount, Boast, Receipt, World, handlers, message, take
+from tests.world import (
+    REGIONS,
+    Account,
+    Amount,
+    Boast,
+    World,
+    billed,
+    booked,
+    handlers,
+    message,
+    take,
+)
 
 LEASE_SECONDS = 30.0
 # The store tells times in whole seconds, so a lease lasts one longer.
@@ -65,20 +76,14 @@ def business(outside: Outside) -> Handlers:
     @whole.register(
         "account.pay", state=Account, body=Amount, kind=Kind.EFFECTFUL, attempts=ATTEMPTS
     )
-    async def pay(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Pay outside, book the amount and send a receipt."""
-        key = context.new_id()
-        await outside.pay(key, body.amount)
-        return paid(account, body, key, context)
-
     @whole.register(
         "account.tip", state=Account, body=Amount, kind=Kind.EFFECTFUL, on_fault=OnFault.SKIP
     )
-    async def tip(account: Account, body: Amount, context: Context) -> Handled[Account]:
-        """Pay what nobody misses."""
+    async def pay(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        """Pay outside, book the amount and send a receipt; a failed tip is skipped."""
         key = context.new_id()
         await outside.pay(key, body.amount)
-        return paid(account, body, key, context)
+        return billed(account, body, key, context)
 
     @whole.register("account.print", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def printed(account: Account, body: Amount, context: Context) -> Handled[Account]:
@@ -86,7 +91,7 @@ def business(outside: Outside) -> Handlers:
         key = context.new_id()
         await outside.pay(key, body.amount)
         page = Output("account.page", Boast(text=key * 9_000))
-        return Handled(Account(amounts=[*account.amounts, body.amount]), (page, page))
+        return Handled(booked(account, body), (page, page))
 
     @whole.register("account.note", body=Amount, kind=Kind.IDEMPOTENT, attempts=2)
     async def note(_: Any, body: Amount, context: Context) -> Handled[Any]:
@@ -96,15 +101,6 @@ def business(outside: Outside) -> Handlers:
         return Handled(_, (Output("account.told", told),))
 
     return whole
-
-
-def paid(account: Account, body: Amount, key: str, context: Context) -> Handled[Account]:
-    """The account after a payment, and its receipt."""
-    booked = Account(amounts=[*account.amounts, body.amount])
-    receipt = Receipt(
-        total=sum(booked.amounts), receipt=key, lucky_number=context.random.randrange(1_000_000)
-    )
-    return Handled(booked, (Output("account.receipt", receipt),))
 
 
 def payment(sequence: int, kind: str = "account.pay", session: str = "acc-7") -> Message:

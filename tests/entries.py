@@ -1,6 +1,7 @@
 """Entries and what belongs to them, as the tests of the journal write them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
@@ -14,12 +15,13 @@ from shared.domain.outbox import (
     Outbox,
     OutputAction,
     OutputDecision,
+    PendingOutbox,
     address,
 )
 from shared.domain.standstill import Sign
-from shared.ports import SessionNeed
+from shared.ports import SessionNeed, StoredEntry, WriteResult
 from shared.storage.journal import Journal
-from tests.world import message
+from tests.world import message, require
 
 REGIONS = ("east", "west")
 
@@ -36,6 +38,36 @@ def step(head: Entry | None, session: str, attempt: str = "a", outbox: Outbox = 
     )
 
 
+async def begin(
+    journal: Journal, session: str, outbox: Outbox = NO_OUTBOX
+) -> tuple[Entry, PendingOutbox]:
+    """The first entry of a session, and what it owes."""
+    entry = step(None, session, outbox=outbox)
+    assert await journal.append(entry) is WriteResult.CREATED
+    return entry, PendingOutbox(session, outbox, position=0)
+
+
+def completed(opened: Entry, outbox: Outbox = NO_OUTBOX, **state: object) -> Entry:
+    """The entry when its handler has returned this state."""
+    return next_entry.complete(opened, HandlerResult(state, (), {}, {}), outbox)
+
+
+def delivered(entry: Entry) -> Entry:
+    """The entry when every region has its outputs."""
+    return replace(entry, outbox=replace(entry.outbox, regions=()))
+
+
+def parked(head: Entry | None, arriving: Message, attempt: str = "a") -> Entry:
+    """The entry of a message whose turn has not come."""
+    return next_entry.park(EntryInput(head, arriving, attempt_of(attempt)))
+
+
+def taken(head: Entry | None, arriving: Message, attempt: str = "b") -> Entry:
+    """The entry of a message that was parked, when its turn has come."""
+    made_from = EntryInput(head, arriving, attempt_of(attempt), from_parked=True)
+    return completed(next_entry.open_entry(made_from))
+
+
 def attempt_of(name: str) -> Attempt:
     """A try in the east."""
     return Attempt(name, Owner("east", "east-1"))
@@ -43,10 +75,7 @@ def attempt_of(name: str) -> Attempt:
 
 def pending_in(session: str, *regions: str, first: int = 0) -> Outbox:
     """Two messages that some regions wait for."""
-    messages: tuple[Message, ...] = (
-        message(first, session=session),
-        message(first + 1, session=session),
-    )
+    messages = [message(n, session=session) for n in (first, first + 1)]
     return address("out", messages, regions)
 
 
@@ -89,12 +118,16 @@ def blocked_at(*queues: str, region: str = "east") -> Delivered:
     return Delivered((region,), blocked={region: dict.fromkeys(queues, WHY)})
 
 
-def claim(session: str, *, attempt: str = "a") -> Entry:
+def claim(session: str) -> Entry:
     """A claim of a session's first message."""
-    opened = next_entry.open_entry(
-        EntryInput(None, message(0, session=session), attempt_of(attempt))
-    )
-    return next_entry.make_claim(opened, Lease(30.0))
+    made_from = EntryInput(None, message(0, session=session), attempt_of("a"))
+    return next_entry.make_claim(next_entry.open_entry(made_from), Lease(30.0))
+
+
+async def hold(journal: Journal, session: str) -> StoredEntry:
+    """A claim of a session's first message, as it is stored."""
+    await journal.append(claim(session))
+    return require(await journal.stored_entry(session, 0))
 
 
 def unnumbered(session: str, name: str) -> Message:
@@ -104,5 +137,4 @@ def unnumbered(session: str, name: str) -> Message:
 
 def arrival(head: Entry | None, arriving: Message, attempt: str) -> Entry:
     """The entry of an un-numbered message."""
-    opened = next_entry.open_entry(EntryInput(head, arriving, attempt_of(attempt)))
-    return next_entry.complete(opened, HandlerResult({}, (), {}, {}), NO_OUTBOX)
+    return completed(next_entry.open_entry(EntryInput(head, arriving, attempt_of(attempt))))

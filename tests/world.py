@@ -1,7 +1,8 @@
 """Two regions on the in-memory twin, with a small business to watch: a ledger of amounts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,10 +68,15 @@ class Receipt(BaseModel):
     lucky_number: int
 
 
+def booked(account: Account, body: Amount) -> Account:
+    """The account after an amount."""
+    return Account(amounts=[*account.amounts, body.amount])
+
+
 @handlers.register("account.add", state=Account, body=Amount)
 def add(account: Account, body: Amount, _: Context) -> Account:
     """Book an amount."""
-    return Account(amounts=[*account.amounts, body.amount])
+    return booked(account, body)
 
 
 @handlers.register("account.burn", state=Account, body=Amount)
@@ -78,7 +84,7 @@ def burn(account: Account, body: Amount, _: Context) -> Account:
     """Fail, except for a negative amount."""
     if body.amount >= 0:
         raise ArithmeticError(f"cannot burn {body.amount}")
-    return Account(amounts=[*account.amounts, body.amount])
+    return booked(account, body)
 
 
 @handlers.register("account.hint", state=Account, body=Amount, on_fault=OnFault.SKIP)
@@ -98,13 +104,14 @@ def boast(account: Account, body: Amount, _: Context) -> Handled[Account]:
 @handlers.register("account.bill", state=Account, body=Amount)
 def bill(account: Account, body: Amount, context: Context) -> Handled[Account]:
     """Book an amount and send a receipt for the total."""
-    booked = Account(amounts=[*account.amounts, body.amount])
-    receipt = Receipt(
-        total=sum(booked.amounts),
-        receipt=context.new_id(),
-        lucky_number=context.random.randrange(1_000_000),
-    )
-    return Handled(booked, (Output("account.receipt", receipt),))
+    return billed(account, body, context.new_id(), context)
+
+
+def billed(account: Account, body: Amount, receipt: str, context: Context) -> Handled[Account]:
+    """The account after an amount, and a receipt for the total."""
+    after, lucky_number = booked(account, body), context.random.randrange(1_000_000)
+    told = Receipt(total=sum(after.amounts), receipt=receipt, lucky_number=lucky_number)
+    return Handled(after, (Output("account.receipt", told),))
 
 
 def message(
@@ -130,6 +137,17 @@ def message(
 async def take(worker: Services, *arrivals: Message) -> list[Outcome]:
     """The outcomes of messages that come one after another."""
     return [await worker.consumer.consume(arriving) for arriving in arrivals]
+
+
+def require[T](found: T | None) -> T:
+    """What has to be there."""
+    assert found is not None
+    return found
+
+
+def sequences(messages: Iterable[Message]) -> list[int]:
+    """The numbers of those that have one, in this order."""
+    return [one.number.sequence for one in messages if one.number]
 
 
 @dataclass
@@ -172,6 +190,13 @@ class World:
         """Delivery to both regions, east preferred."""
         return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
 
+    @contextmanager
+    def without(self, *lost: str | tuple[str, str]) -> Iterator[None]:
+        """Inside the block these regions, or queues of regions, take nothing."""
+        self.bus.unavailable |= {*lost}
+        yield
+        self.bus.unavailable -= {*lost}
+
     async def pending(self) -> list[str]:
         """Sessions whose outputs or copies some region misses."""
         found = [
@@ -187,8 +212,11 @@ class World:
 
     def entries(self, session: str = "acc-7") -> Sequence[Document]:
         """The session's entries as stored, in order."""
-        documents = self.journal.partitions[session].values()
-        return sorted((d for d in documents if d["kind"] == "entry"), key=lambda d: d["id"])
+        return sorted(self.documents("entry", session), key=lambda d: d["id"])
+
+    def documents(self, kind: str, session: str = "acc-7") -> list[Document]:
+        """What is kept of a kind in a session."""
+        return [d for d in self.journal.partitions[session].values() if d["kind"] == kind]
 
     def reports(self) -> list[dict[str, Any]]:
         """What the error queues were told: the same in both regions, in the same order."""

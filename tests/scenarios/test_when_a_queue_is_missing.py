@@ -29,6 +29,7 @@ from tests.world import (
     Amount,
     World,
     message,
+    require,
     sweep_later,
     take,
 )
@@ -97,9 +98,7 @@ def count(world: World, queue: str) -> tuple[int, int]:
 
 async def entry(world: World, position: int = 0) -> Entry:
     """An entry as stored."""
-    found = await world.journal.entry("acc-7", position)
-    assert found is not None
-    return found
+    return require(await world.journal.entry("acc-7", position))
 
 
 @pytest.mark.parametrize("kind", ["tell", "tell.again"])
@@ -369,8 +368,7 @@ async def test_the_entry_names_it_and_is_a_fault_that_people_see() -> None:
     world = limited()
     await world.east.consumer.consume(writing([1, 5_000, 3]))
 
-    entry = await world.journal.entry(WRITER, 0)
-    assert entry is not None
+    entry = require(await world.journal.entry(WRITER, 0))
     poison = entry.outbox.messages[1]
     assert dict(entry.outbox.refused) == {poison.id: "a message is too large for 'out'"}
     assert Letter.model_validate_json(poison.body).text == "b" * 5_000
@@ -386,11 +384,9 @@ async def test_the_receiver_records_the_tombstone_and_goes_on() -> None:
     assert set(await take(receiver.west, *world.bus.messages("west", "out"))) == {AlreadyDone()}
 
     assert {type(outcome) for outcome in outcomes} <= {AlreadyDone, Processed, Refused}
-    head = await receiver.journal.head(READER)
-    assert head is not None
+    head = require(await receiver.journal.head(READER))
     assert dict(head.state or {}) == {"letters": [1, 3]}
-    recorded = await receiver.journal.entry(READER, 1)
-    assert recorded is not None
+    recorded = require(await receiver.journal.entry(READER, 1))
     assert recorded.status is Status.SKIPPED
     assert recorded.reason == "voided by its sender: its queue does not take it"
 

@@ -13,6 +13,7 @@ from shared.domain.saga.plan import SagaState
 from shared.engine.sagas.sagas import SagaResponse
 from tests.saga_stage import REGIONS, STAND_BY_SECONDS, Stage, Walk, order, stocked
 from tests.sizes import IS_PROOF
+from tests.world import require
 
 # When a saga goes well: its Durable actions and strong writes, counted and printed.
 
@@ -141,8 +142,7 @@ async def test_what_cannot_be_planned_starts_nothing_and_can_be_corrected(stage:
 async def test_it_is_not_started_in_a_session_that_is_no_sagas(stage: Stage) -> None:
     await stage.tell("o-1", "order.place", PLACED)
 
-    head = stage.journal.newest("o-1")
-    assert head is not None
+    head = require(stage.journal.newest("o-1"))
     assert (head.status, head.halt) == (Status.FAULTED, None)
     assert head.reason == "type 'order.place' is for saga:*, not for session 'o-1'"
 
@@ -324,8 +324,7 @@ async def test_documents_do_not_grow_with_what_is_over(stage: Stage) -> None:
 
     assert stage.state("stock:p")["reserved"] == {}
     assert len(stage.record("noise").events) == 20
-    head = stage.journal.newest("stock:p")
-    assert head is not None
+    head = require(stage.journal.newest("stock:p"))
     assert len(str(head)) < 1500
 
 

@@ -26,7 +26,7 @@ from tests.business import healthy, plain, worker_with
 from tests.far_store import FarJournal
 from tests.loop_clock import LoopClock, in_virtual_time
 from tests.scenarios.test_when_copies_arrive import GAME, fire, game, move
-from tests.world import DELAY_SECONDS, POLICY, REGIONS, SKIP, World, message, take
+from tests.world import DELAY_SECONDS, POLICY, REGIONS, SKIP, World, message, require, take
 
 # When a session is very long, in turn or behind a fault, the last message costs what the first did.
 
@@ -148,8 +148,7 @@ async def test_what_is_kept_of_a_session_does_not_grow_with_its_messages() -> No
 
     assert max(kept) <= 500 + 2 * MILESTONE_EVERY
     assert max(size) < 600
-    newest = await world.journal.head(GAME)
-    assert newest is not None
+    newest = require(await world.journal.head(GAME))
     assert newest.position == 4_999
 
 

@@ -27,7 +27,7 @@ from shared.publishing.producer import IdempotentProducer
 from tests.deliveries import delivery_of
 from tests.saga_stage import Stage as SagaStage
 from tests.saga_stage import order, stocked
-from tests.world import World, message
+from tests.world import World, message, require
 
 BUSINESS = Handlers.joined([orders.handlers, tracking.handlers, shooting_range.handlers])
 AT = "2026-05-28T20:26:40Z"
@@ -135,8 +135,7 @@ async def test_a_type_that_is_not_for_the_session_is_a_fault_that_stops_nothing(
     for worker in (world.east, world.west):
         await receive_message(worker, delivery_of(said(session, kind, body, numbers[0])))
 
-    fault = world.journal.newest(session)
-    assert fault is not None
+    fault = require(world.journal.newest(session))
     assert (fault.status, fault.halt) == ("faulted", None)
     assert fault.message is not None
     assert fault.message.body == body

@@ -16,7 +16,7 @@ from shared.storage.entries import GENESIS_ID, cursor_id
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, business, payment, plain
 from tests.schedules import race
-from tests.world import POLICY, SKIP, World, message, take
+from tests.world import POLICY, SKIP, World, message, require, take
 
 IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 SENDERS = [f"sender-{n}" for n in range(6)]
@@ -70,8 +70,7 @@ async def test_every_sender_is_taken_in_its_order_and_once_by_any_worker(world: 
 async def test_an_entry_names_the_groups_used_last_and_others_lie_beside_it(world: World) -> None:
     await consume(world, rounds(2))
 
-    head = world.journal.newest("acc-7")
-    assert head is not None
+    head = require(world.journal.newest("acc-7"))
     assert dict(head.cursors) == {group: Cursor(0, 2) for group in SENDERS[-2:]}
     assert head.has_evicted
     first = await world.journal.cursor("acc-7", SENDERS[0])
@@ -170,8 +169,7 @@ async def test_content_is_compared_as_far_back_as_evictions_are_remembered(
     monkeypatch.setattr(next_entry, "ENDS_MAX", 2)
     await consume(world, rounds(30))
 
-    kept = await world.journal.cursor("acc-7", SENDERS[0])
-    assert kept is not None
+    kept = require(await world.journal.cursor("acc-7", SENDERS[0]))
     assert [following for following, _ in kept.ends] == [29, 30]
     for sequence, found in ((29, Conflicting), (28, Conflicting), (2, AlreadyDone)):
         other = sent_by(SENDERS[0], sequence, -1)
@@ -181,8 +179,7 @@ async def test_content_is_compared_as_far_back_as_evictions_are_remembered(
 async def test_messages_without_numbers_keep_their_place_among_many_senders(world: World) -> None:
     await consume(world, [plain(0, "account.add"), *rounds(2), plain(1, "account.add")])
 
-    head = world.journal.newest("acc-7")
-    assert head is not None
+    head = require(world.journal.newest("acc-7"))
     assert head.cursors["$arrivals"] == Cursor(0, 2)
     assert set(await consume(world, [plain(0, "account.add")], "west")) == {"AlreadyDone"}
 
@@ -256,8 +253,7 @@ async def test_a_head_with_more_cursors_than_it_may_have_loses_them_little_by_li
 
     await consume(world, [sent_by(SENDERS[0], n) for n in range(20)])
 
-    head = world.journal.newest("acc-7")
-    assert head is not None
+    head = require(world.journal.newest("acc-7"))
     assert len(head.cursors) == 64
     assert set(await consume(world, many, "west")) == {"AlreadyDone"}
 

@@ -15,7 +15,7 @@ from shared.testkit.injected_faults import CALL_ERRORS, CallFault, ProcessKilled
 from shared.testkit.memory_store import VirtualClock
 from tests.business import healthy
 from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
-from tests.world import LAG_SECONDS, POLICY, World, handlers, message, take
+from tests.world import LAG_SECONDS, POLICY, World, handlers, message, require, take
 
 # When many outboxes are stuck, what comes after them is delivered all the same.
 
@@ -255,8 +255,7 @@ async def test_after_the_idle_time_it_is_said_alone(world: World, clock: Stepped
 async def test_a_worker_that_dies_with_it_unsaid_costs_the_same_bytes_again(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
     await world.east.consumer.consume(BILLS[1])
-    saying = world.east.consumer.dispatcher.acknowledgements.recording
-    assert saying is not None
+    saying = require(world.east.consumer.dispatcher.acknowledgements.recording)
     saying.cancel()
 
     for region in ("east", "west"):

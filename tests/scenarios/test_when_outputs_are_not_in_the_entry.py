@@ -28,7 +28,17 @@ from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sen
 from tests.sized_outputs import WRITER, writing, written_in
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
-from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, sweep_later, take
+from tests.world import (
+    LAG_SECONDS,
+    Account,
+    Amount,
+    Receipt,
+    World,
+    message,
+    require,
+    sweep_later,
+    take,
+)
 
 # When outputs are made again, on the state before, they have the same bytes.
 
@@ -437,8 +447,7 @@ async def test_the_largest_message_there_is_can_become_a_fault(world: World) -> 
 
     assert isinstance(await world.east.consumer.consume(largest), Faulted)
 
-    kept = await world.journal.entry(WRITER, 0)
-    assert kept is not None
+    kept = require(await world.journal.entry(WRITER, 0))
     assert kept.message == largest
     (report,) = world.bus.messages("east", "errors")
     assert largest.digest.encode() in report.body

@@ -21,7 +21,7 @@ from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.sized_outputs import WRITER, handlers, writing
 from tests.standstills import listed, shown
-from tests.world import POLICY, REGIONS, SKIP, World, message
+from tests.world import POLICY, REGIONS, SKIP, World, message, require
 
 # When something stands still, it is listed until it is over, and has a verb.
 
@@ -245,8 +245,7 @@ async def test_a_worker_that_dies_leaves_it_listed_or_done(world: World, how: Ca
     # The flag is cleared in the batch that ends the halt, so the two never differ.
     is_done = how is CallFault.KILLED_AFTER
     assert await shown(world.west) == ([] if is_done else [(StandstillKind.HALT, "acc-7", 0)])
-    head = world.journal.newest("acc-7")
-    assert head is not None
+    head = require(world.journal.newest("acc-7"))
     assert (head.halt is None) is is_done
 
 

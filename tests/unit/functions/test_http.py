@@ -25,7 +25,7 @@ from shared.domain.journal import Resolution
 from shared.engine.build import Services
 from shared.testkit.injected_faults import CallFault
 from tests.unit.functions.asking import ask, document
-from tests.world import REGIONS, World, message
+from tests.world import REGIONS, World, message, require
 
 
 def named(path: str, query: str | None = None) -> func.HttpRequest:
@@ -148,8 +148,7 @@ async def test_a_fault_is_listed_with_its_reason_until_it_is_resolved(world: Wor
     resolved = document(done)["entry"]
     assert resolved["resolution"] == {"action": "edit", "who": "Ada", "why": "a typo", "at": 0}
     # Not only the answer says so, but the journal.
-    stored = await world.journal.entry("acc-7", resolved["position"])
-    assert stored is not None
+    stored = require(await world.journal.entry("acc-7", resolved["position"]))
     assert stored.resolution == Resolution("edit", "Ada", "a typo", at=0)
     listed = await standstills(world.east)
     assert listed == {"standstills": [], "after": None}
@@ -172,8 +171,7 @@ async def test_blocked_outputs_are_listed_and_sent_to_another_queue(world: World
     assert (again.status_code, document(again)["type"]) == (409, "NotBlocked")
     for region in REGIONS:
         assert len(world.bus.messages(region, "out-2")) == 1
-    stored = world.journal.entry_at("acc-7", 0)
-    assert stored is not None
+    stored = require(world.journal.entry_at("acc-7", 0))
     assert stored.outbox.decided[""].who == "Ada"
     assert (await standstills(world.west))["standstills"] == []
 

@@ -17,7 +17,7 @@ from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
 from tests.unit.functions.asking import ask
-from tests.world import World, message
+from tests.world import World, message, require
 
 UUID = "0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a"
 
@@ -250,8 +250,7 @@ async def test_a_page_prints_what_it_cost_and_no_other_page(
     head = world.journal.head
 
     async def charge(session: str, *, newest: bool = True) -> Any:
-        spending = CURRENT.get()
-        assert spending is not None
+        spending = require(CURRENT.get())
         spending.request_units += 2.5
         return await head(session, newest=newest)
 

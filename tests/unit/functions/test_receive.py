@@ -12,7 +12,7 @@ import pytest
 from functions.triggers.receive import receive_message
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.deliveries import delivery, delivery_of
-from tests.world import World, message
+from tests.world import World, message, require
 
 NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
@@ -44,8 +44,7 @@ async def test_messages_are_of_the_session_that_they_name_whatever_the_broker_sa
     await receive_all(world, [delivery_of(one) for one in sent])
 
     assert (world.amounts(), world.amounts("acc-8")) == ([1, 2], [1])
-    head = await world.journal.head("acc-8")
-    assert head is not None
+    head = require(await world.journal.head("acc-8"))
     assert dict(head.parked) == {"bank": 1}
 
 

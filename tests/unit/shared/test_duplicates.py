@@ -5,16 +5,14 @@ from collections.abc import Iterable
 from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine.consume.duplicates import Duplicates
-from tests.world import World, message
+from tests.world import World, message, require
 
 
 async def full(world: World, sent: Iterable[Message]) -> Entry:
     """A session with these entries: its newest one."""
     for arriving in sent:
         await world.east.consumer.consume(arriving)
-    head = await world.journal.head("acc-7")
-    assert head is not None
-    return head
+    return require(await world.journal.head("acc-7"))
 
 
 def duplicates_of(world: World, remembered_max: int = 50_000) -> tuple[Duplicates, dict[str, int]]:

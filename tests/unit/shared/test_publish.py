@@ -15,7 +15,7 @@ from shared.storage.limits import OPERATION_MESSAGES_MAX
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_bus import MemoryBus
-from tests.world import DELAY_SECONDS, REGIONS, World, message
+from tests.world import DELAY_SECONDS, REGIONS, World, message, require
 
 OPTIONS = ProducerOptions("bank")
 HUGE = Draft("huge", "account.add", b'"' + b"x" * 1_000 + b'"')
@@ -127,9 +127,8 @@ async def test_a_ledger_does_not_grow_with_its_messages(world: World) -> None:
     for n in range(3 * REMEMBERED_MAX):
         await producer.publish("acc-7", drafts(n), OPTIONS)
 
-    stored = await world.journal.ledger("acc-7", "bank")
+    stored = require(await world.journal.ledger("acc-7", "bank"))
 
-    assert stored is not None
     assert stored.ledger.next == 3 * REMEMBERED_MAX
     assert len(stored.ledger.remembered) == REMEMBERED_MAX
 

@@ -33,7 +33,7 @@ from tests.deliveries import delivery_of
 from tests.saga_stage import Stage, order, stocked
 from tests.unit.functions.test_ingest import post
 from tests.unit.shared.test_settings import ENVIRONMENT
-from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, require
 from tests.world import handlers as world_handlers
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -76,8 +76,7 @@ def said(span: ReadableSpan) -> Mapping[str, Any]:
 
 def ids(span: ReadableSpan) -> tuple[str, str, str]:
     """The trace of a span, its own id, and its parent's."""
-    context = span.get_span_context()
-    assert context is not None
+    context = require(span.get_span_context())
     parent = f"{span.parent.span_id:016x}" if span.parent else ""
     return f"{context.trace_id:032x}", f"{context.span_id:016x}", parent
 

@@ -6,7 +6,7 @@ from shared.domain.errors import Misconfigured, Unavailable
 from shared.domain.journal import Entry
 from shared.engine.worker import FAILURES_MAX, HEADS_BYTES_MAX, FailureLog, Recent
 from shared.testkit.memory_store import VirtualClock
-from tests.world import World, message
+from tests.world import World, message, require
 
 STATE_BYTES = 100_000
 
@@ -23,8 +23,7 @@ def test_what_was_learned_longest_ago_is_forgotten_first() -> None:
 async def test_ten_thousand_large_states_are_not_kept(world: World) -> None:
     east = world.east.worker
     await world.east.consumer.consume(message(0))
-    small = await world.journal.head("acc-7")
-    assert small is not None
+    small = require(await world.journal.head("acc-7"))
     for number in range(10_000):
         text = f"{number:0{STATE_BYTES}d}"
         head = Entry(

@@ -2,18 +2,26 @@
 
 from dataclasses import replace
 
-from shared.domain.outbox import Delivered, OutputAction, OutputDecision, PendingOutbox
+from shared.domain.outbox import Delivered, OutputAction, OutputDecision
 from shared.ports import Carried, SessionNeed, WriteResult
 from shared.storage.journal import Journal
-from tests.entries import DECISION, REGIONS, WHY, blocked_at, outbox_to, pending_in, step
+from tests.entries import (
+    DECISION,
+    REGIONS,
+    WHY,
+    begin,
+    blocked_at,
+    delivered,
+    outbox_to,
+    pending_in,
+    step,
+)
 
 
 async def test_a_blocked_queue_is_kept_with_its_reason_and_no_region_waits(
     journal: Journal, session: str
 ) -> None:
-    outbox = outbox_to(session, "audit", "out")
-    await journal.append(step(None, session, outbox=outbox))
-    pending = PendingOutbox(session, outbox, position=0)
+    _, pending = await begin(journal, session, outbox_to(session, "audit", "out"))
 
     await journal.acknowledge(pending, Delivered((), taken={"west": ("out",)}))
     await journal.acknowledge(
@@ -33,9 +41,7 @@ async def test_a_blocked_queue_is_kept_with_its_reason_and_no_region_waits(
 async def test_a_refusal_that_is_recorded_late_blocks_nothing_that_others_have_sent(
     journal: Journal, session: str
 ) -> None:
-    outbox = outbox_to(session, "audit")
-    await journal.append(step(None, session, outbox=outbox))
-    pending = PendingOutbox(session, outbox, position=0)
+    _, pending = await begin(journal, session, outbox_to(session, "audit"))
 
     await journal.acknowledge(pending, Delivered(("east",)))
     await journal.acknowledge(pending, blocked_at("audit"))
@@ -49,20 +55,13 @@ async def test_it_is_found_by_its_region_and_queue_until_it_took_everything(
     journal: Journal, session: str
 ) -> None:
     queue = f"audit-{session}"
-    outbox = outbox_to(session, queue)
-    await journal.append(step(None, session, outbox=outbox))
-    pending = PendingOutbox(session, outbox, position=0)
+    entry, pending = await begin(journal, session, outbox_to(session, queue))
 
     async def found(region: str, name: str) -> list[str]:
-        return list(
-            await journal.sessions(
-                SessionNeed.UNBLOCKING,
-                region=region,
-                queue=name,
-                older_than_seconds=-5,
-                limit=9,
-            )
-        )
+        need = SessionNeed.UNBLOCKING
+        return [
+            *await journal.sessions(need, region=region, queue=name, older_than_seconds=-5, limit=9)
+        ]
 
     await journal.acknowledge(pending, blocked_at(queue))
     assert await found("east", queue) == [session]
@@ -71,9 +70,7 @@ async def test_it_is_found_by_its_region_and_queue_until_it_took_everything(
     await journal.acknowledge(pending, Delivered(REGIONS, taken={"east": (queue,)}))
     assert await found("east", queue) == []
     assert await journal.blocked(session) == []
-    stored = await journal.entry(session, 0)
-    assert stored is not None
-    assert stored.outbox == replace(outbox, regions=())
+    assert await journal.entry(session, 0) == delivered(entry)
 
 
 async def test_blocked_queues_are_named_once_each(journal: Journal, session: str) -> None:
@@ -82,8 +79,7 @@ async def test_blocked_queues_are_named_once_each(journal: Journal, session: str
     for number, queues in enumerate((("a", "b"), ("b", "c"), ("c", "a"))):
         one = f"{session}-{number}"
         outbox = replace(outbox_to(one, *queues), regions=(region,))
-        await journal.append(step(None, one, outbox=outbox))
-        pending = PendingOutbox(one, outbox, position=0)
+        _, pending = await begin(journal, one, outbox)
         await journal.acknowledge(pending, blocked_at(*queues, region=region))
 
     assert sorted(await journal.blocked_queues(region)) == ["a", "b", "c"]
@@ -106,9 +102,7 @@ async def test_a_producers_blocked_copies_are_kept_until_they_are_taken(
 
 
 async def test_a_decision_is_kept_and_says_what_is_dropped(journal: Journal, session: str) -> None:
-    outbox = outbox_to(session, "audit")
-    await journal.append(step(None, session, outbox=outbox))
-    pending = PendingOutbox(session, outbox, position=0)
+    _, pending = await begin(journal, session, outbox_to(session, "audit"))
     await journal.acknowledge(pending, blocked_at("audit"))
 
     await journal.decide(pending, {"audit": DECISION})
@@ -126,8 +120,7 @@ async def test_a_decision_is_kept_and_says_what_is_dropped(journal: Journal, ses
 async def test_what_regions_still_miss_is_recorded_without_a_read(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=pending_in(session, *REGIONS))
-    await journal.append(first)
+    await begin(journal, session, pending_in(session, *REGIONS))
 
     await journal.leave_pending(session, 0, ["west"])
     assert await journal.pending(session, ["east"]) == []
@@ -141,11 +134,10 @@ async def test_what_regions_still_miss_is_recorded_without_a_read(
 async def test_the_next_entry_carries_which_regions_are_left(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=pending_in(session, *REGIONS))
-    await journal.append(first)
+    first, _ = await begin(journal, session, pending_in(session, *REGIONS))
 
-    second = step(first, session)
-    assert await journal.append(second, Carried(left=("west",))) is WriteResult.CREATED
+    carried = Carried(left=("west",))
+    assert await journal.append(step(first, session), carried) is WriteResult.CREATED
 
     assert await journal.pending(session, ["east"]) == []
     assert len(await journal.pending(session, ["west"])) == 1

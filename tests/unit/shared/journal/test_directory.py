@@ -3,14 +3,8 @@
 from dataclasses import replace
 
 from shared.domain.journal import Repetition
-from shared.ports import WriteResult
 from shared.storage.journal import Journal
-from tests.entries import attempt_of, pending_in, step
-
-
-async def begin(journal: Journal, *sessions: str) -> None:
-    for session in sessions:
-        assert await journal.append(step(None, session)) is WriteResult.CREATED
+from tests.entries import attempt_of, begin, pending_in
 
 
 async def test_new_entries_name_their_region_the_newest_first(

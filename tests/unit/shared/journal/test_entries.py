@@ -3,16 +3,12 @@
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.handler import HandlerResult
-from shared.domain.journal import ARRIVALS, Cursor, Entry, EvictedCursor, Marker
+from shared.domain.journal import ARRIVALS, Cursor, Entry, EvictedCursor, Marker, MessageIdentity
 from shared.domain.message import Number
-from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import (
-    NO_OUTBOX,
     Delivered,
     DestinationBatch,
     Outbox,
-    PendingOutbox,
     Staged,
 )
 from shared.ports import Carried, ParkedMessage, SessionNeed, WriteResult
@@ -22,13 +18,20 @@ from tests.entries import (
     REGIONS,
     arrival,
     attempt_of,
+    begin,
     claim,
+    completed,
+    delivered,
+    fault,
     find_signs,
+    hold,
+    parked,
     pending_in,
     step,
+    taken,
     unnumbered,
 )
-from tests.world import message
+from tests.world import message, require
 
 
 async def test_a_session_never_begun_has_no_head(journal: Journal, session: str) -> None:
@@ -49,8 +52,7 @@ async def test_the_head_is_the_newest_entry_whole(journal: Journal, session: str
 
 
 async def test_a_position_is_created_once(journal: Journal, session: str) -> None:
-    first = step(None, session, attempt="mine")
-    await journal.append(first)
+    first, _ = await begin(journal, session)
 
     assert await journal.append(step(None, session, attempt="theirs")) is WriteResult.TAKEN
 
@@ -71,19 +73,17 @@ async def test_a_parked_message_is_kept_once_until_it_is_taken(
     journal: Journal, session: str
 ) -> None:
     early = message(1, session=session)
-    parked = next_entry.park(EntryInput(None, early, attempt_of("a")))
-    assert await journal.append(parked) is WriteResult.CREATED
-    again = next_entry.park(EntryInput(parked, early, attempt_of("b")))
-    assert await journal.append(again) is WriteResult.PARKED_BEFORE
-    assert await journal.head(session) == replace(parked, message=None)
+    waiting = parked(None, early)
+    assert await journal.append(waiting) is WriteResult.CREATED
+    assert await journal.append(parked(waiting, early, "b")) is WriteResult.PARKED_BEFORE
+    assert await journal.head(session) == replace(waiting, message=None)
     assert await journal.parked(session, Number("bank", 0, 1)) == early
 
-    opened = next_entry.open_entry(EntryInput(parked, early, attempt_of("c"), from_parked=True))
-    taken = next_entry.complete(opened, HandlerResult({}, (), {}, {}), NO_OUTBOX)
-    assert await journal.append(taken) is WriteResult.CREATED
+    drained = taken(waiting, early, "c")
+    assert await journal.append(drained) is WriteResult.CREATED
 
     assert await journal.parked(session, Number("bank", 0, 1)) is None
-    twice = replace(taken, position=2, attempt=attempt_of("d"))
+    twice = replace(drained, position=2, attempt=attempt_of("d"))
     assert await journal.append(twice) is WriteResult.ORPHANED
 
 
@@ -93,20 +93,16 @@ async def test_a_run_of_parked_messages_ends_at_the_first_gap_and_is_taken_at_on
     early = [message(n, session=session) for n in (1, 2, 3, 5)]
     head: Entry | None = None
     for arriving in early:
-        head = next_entry.park(EntryInput(head, arriving, attempt_of("a")))
+        head = parked(head, arriving)
         assert await journal.append(head) is WriteResult.CREATED
 
     first = Number("bank", 0, 1)
     assert await journal.parked_run(session, first, 90) == early[:3]
     assert await journal.parked_run(session, first, 2) == early[:2]
     assert await journal.parked_run(session, Number("bank", 0, 4), 90) == []
-    folded: Entry | None = None
-    for arriving in early[:3]:
-        made_from = EntryInput(folded or head, arriving, attempt_of("b"), from_parked=True)
-        result = HandlerResult({}, (), {}, {})
-        taken = next_entry.complete(next_entry.open_entry(made_from), result, NO_OUTBOX)
-        folded = next_entry.fold(folded, taken) if folded else taken
-    assert folded is not None
+    folded = taken(head, early[0])
+    for arriving in early[1:3]:
+        folded = require(next_entry.fold(folded, taken(folded, arriving)))
     assert await journal.append(folded) is WriteResult.CREATED
 
     assert await journal.parked_run(session, first, 90) == []
@@ -114,14 +110,10 @@ async def test_a_run_of_parked_messages_ends_at_the_first_gap_and_is_taken_at_on
 
 
 async def test_a_fault_is_kept_whole(journal: Journal, session: str) -> None:
-    poison = message(0, session=session)
-    opened = next_entry.open_entry(EntryInput(None, poison, attempt_of("a")))
-    fault = next_entry.fail(
-        opened, reason="it burns", outbox=pending_in(session, "east"), halts=True
-    )
-    await journal.append(fault)
+    halted = fault(None, session)
+    await journal.append(halted)
 
-    assert await journal.entry(session, 0) == fault
+    assert await journal.entry(session, 0) == halted
 
 
 async def test_pending_copies_are_kept_until_every_region_took_them(
@@ -146,16 +138,13 @@ async def test_pending_copies_are_kept_until_every_region_took_them(
 async def test_an_entry_keeps_its_outputs_when_they_are_paid(
     journal: Journal, session: str
 ) -> None:
-    outbox = pending_in(session, "east", "west")
-    entry = step(None, session, outbox=outbox)
-    await journal.append(entry)
+    entry, _ = await begin(journal, session, pending_in(session, "east", "west"))
     (pending,) = await journal.pending(session, REGIONS)
 
     await journal.acknowledge(pending, Delivered(("west", "east")))
 
     assert await journal.pending(session, REGIONS) == []
-    delivered = replace(entry, outbox=replace(outbox, regions=()))
-    assert await journal.entry(session, 0) == delivered
+    assert await journal.entry(session, 0) == delivered(entry)
 
 
 async def test_sessions_with_pending_copies_are_listed(journal: Journal, session: str) -> None:
@@ -198,12 +187,10 @@ async def test_what_another_region_has_is_listed_at_any_age(journal: Journal, se
 
 
 async def test_a_claim_is_replaced_only_at_the_version_read(journal: Journal, session: str) -> None:
-    await journal.append(claim(session))
-    held = await journal.stored_entry(session, 0)
-    assert held is not None
+    held = await hold(journal, session)
     assert held.entry == claim(session)
     assert -2 <= held.age_seconds < 60
-    done = next_entry.complete(held.entry, HandlerResult({"n": 1}, (), {}, {}), NO_OUTBOX)
+    done = completed(held.entry, n=1)
 
     assert await journal.replace(done, held.version) is WriteResult.CREATED
     assert await journal.replace(done, held.version) is WriteResult.TAKEN
@@ -213,9 +200,7 @@ async def test_a_claim_is_replaced_only_at_the_version_read(journal: Journal, se
 
 
 async def test_a_message_parks_beside_a_claim_or_not_at_all(journal: Journal, session: str) -> None:
-    await journal.append(claim(session))
-    held = await journal.stored_entry(session, 0)
-    assert held is not None
+    held = await hold(journal, session)
     later = message(1, session=session)
     number = Number("bank", 0, 1)
     beside, identity = next_entry.park_beside(held.entry, held.claimed_at, later)
@@ -225,8 +210,7 @@ async def test_a_message_parks_beside_a_claim_or_not_at_all(journal: Journal, se
     assert await journal.parked(session, number) is None
     assert await journal.replace(beside, held.version, waiting=waiting) is WriteResult.CREATED
     assert await journal.parked(session, number) == later
-    newest = await journal.stored_entry(session, 0)
-    assert newest is not None
+    newest = require(await journal.stored_entry(session, 0))
     assert newest.entry.parked == {"bank": 1}
     again = await journal.replace(beside, newest.version, waiting=waiting)
     assert again is WriteResult.PARKED_BEFORE
@@ -261,15 +245,13 @@ async def test_the_list_of_regions_is_stored_once_and_replaced_by_its_version(
     journal: Journal,
 ) -> None:
     assert await journal.save_regions(["east", "west"], None)
-    first = await journal.regions()
-    assert first is not None
+    first = require(await journal.regions())
 
     assert not await journal.save_regions(["north"], None)
     assert await journal.save_regions(["west", "east", "north"], first.version)
     assert not await journal.save_regions(["north"], first.version)
 
-    second = await journal.regions()
-    assert second is not None
+    second = require(await journal.regions())
     assert (second.names, second.version != first.version) == (("west", "east", "north"), True)
 
 
@@ -281,49 +263,43 @@ async def test_what_entries_cover_is_read_from_a_position_on(
         kept.append(step(kept[-1] if kept else None, session))
         await journal.append(kept[-1])
 
-    page = await journal.processed(session, 1, 3)
-    point = await journal.processed(session, 4, 1)
+    page = {position: kept[position].identities for position in (1, 2, 3)}
+    assert await covered(journal, session, 1, 3) == page
+    assert await covered(journal, session, 4, 1) == {4: kept[4].identities}
+    assert await covered(journal, session, 5, 1) == await covered(journal, session, 5, 9) == {}
 
-    assert {position: tuple(covers) for position, covers in page.items()} == {
-        position: kept[position].identities for position in (1, 2, 3)
-    }
-    assert {position: tuple(covers) for position, covers in point.items()} == {
-        4: kept[4].identities
-    }
-    assert await journal.processed(session, 5, 1) == await journal.processed(session, 5, 9) == {}
+
+async def covered(
+    journal: Journal, session: str, first: int, count: int
+) -> dict[int, tuple[MessageIdentity, ...]]:
+    """The messages of these entries, by position."""
+    page = await journal.processed(session, first, count)
+    return {position: tuple(identities) for position, identities in page.items()}
 
 
 async def test_a_claim_covers_nothing_until_it_ends(journal: Journal, session: str) -> None:
-    await journal.append(claim(session))
-    assert await journal.processed(session, 0, 1) == await journal.processed(session, 0, 9) == {}
+    held = await hold(journal, session)
+    assert await covered(journal, session, 0, 1) == await covered(journal, session, 0, 9) == {}
 
-    held = await journal.stored_entry(session, 0)
-    assert held is not None
-    done = next_entry.complete(held.entry, HandlerResult({"n": 1}, (), {}, {}), NO_OUTBOX)
+    done = completed(held.entry, n=1)
     await journal.replace(done, held.version)
 
-    covers = await journal.processed(session, 0, 9)
-    assert {position: tuple(found) for position, found in covers.items()} == {0: done.identities}
+    assert await covered(journal, session, 0, 9) == {0: done.identities}
 
 
 async def test_the_next_entry_carries_the_acknowledgement(journal: Journal, session: str) -> None:
-    first = step(None, session, outbox=pending_in(session, "east", "west"))
-    await journal.append(first)
-    carried = Carried(left=())
-    second = step(first, session)
+    first, _ = await begin(journal, session, pending_in(session, "east", "west"))
 
-    assert await journal.append(second, carried) is WriteResult.CREATED
+    assert await journal.append(step(first, session), Carried(left=())) is WriteResult.CREATED
 
     assert await journal.pending(session, REGIONS) == []
-    delivered = replace(first, outbox=replace(first.outbox, regions=()))
-    assert await journal.entry(session, 0) == delivered
+    assert await journal.entry(session, 0) == delivered(first)
 
 
 async def test_an_acknowledgement_is_not_carried_by_an_entry_that_comes_too_late(
     journal: Journal, session: str
 ) -> None:
-    first = step(None, session, outbox=pending_in(session, "east", "west"))
-    await journal.append(first)
+    first, _ = await begin(journal, session, pending_in(session, "east", "west"))
     await journal.append(step(first, session, attempt="theirs"))
 
     late = await journal.append(step(first, session), Carried(left=()))
@@ -336,13 +312,11 @@ async def test_a_refused_output_is_named_and_its_session_listed(
     journal: Journal, session: str
 ) -> None:
     outbox = pending_in(session, "east", "west")
-    await journal.append(step(None, session, outbox=outbox))
-    pending = PendingOutbox(session, outbox, position=0)
+    _, pending = await begin(journal, session, outbox)
 
     await journal.acknowledge(pending, Delivered(("east", "west"), {"m": "too large"}))
 
-    stored = await journal.entry(session, 0)
-    assert stored is not None
+    stored = require(await journal.entry(session, 0))
     assert stored.outbox == replace(outbox, regions=(), refused={"m": "too large"})
     (sign,) = await find_signs(journal, session)
     assert (sign.position, sign.refused) == (0, {"m": "too large"})
@@ -411,17 +385,17 @@ async def test_compaction_removes_what_it_is_told_and_unmarks_the_milestone(
 async def test_an_evicted_cursor_is_kept_with_the_entry_that_no_longer_names_it(
     journal: Journal, session: str
 ) -> None:
-    group, first = "session:Zoë/3?#", step(None, session)
+    group = "session:Zoë/3?#"
     evicted = [EvictedCursor(Cursor(1, n), ((3, 2), (n, 5))) for n in (7, 8)]
-    await journal.append(first)
+    first, _ = await begin(journal, session)
     second = replace(step(first, session), has_evicted=True)
 
     orphan = Carried(evicted={group: evicted[1]})
     assert await journal.append(replace(second, position=2), orphan) is WriteResult.ORPHANED
     assert await journal.cursor(session, group) is None
     assert await journal.append(second, Carried(evicted={group: evicted[0]}))
-    taken = replace(second, attempt=attempt_of("late"))
-    assert await journal.append(taken, orphan) is WriteResult.TAKEN
+    late = replace(second, attempt=attempt_of("late"))
+    assert await journal.append(late, orphan) is WriteResult.TAKEN
     assert await journal.cursor(session, group) == evicted[0]
     assert await journal.head(session) == second
     third = replace(step(second, session), has_evicted=True)
@@ -434,12 +408,11 @@ async def test_a_marker_follows_its_message_from_beside_the_journal(
     journal: Journal, session: str
 ) -> None:
     arriving = unnumbered(session, "m/3?")
-    parked = next_entry.park(EntryInput(None, arriving, attempt_of("a")))
-    assert await journal.append(parked) is WriteResult.CREATED
-    opened = next_entry.open_entry(EntryInput(parked, arriving, attempt_of("b"), from_parked=True))
-    taken = next_entry.complete(opened, HandlerResult({}, (), {}, {}, {"said": 1}), NO_OUTBOX)
+    waiting = parked(None, arriving)
+    assert await journal.append(waiting) is WriteResult.CREATED
+    drained = replace(taken(waiting, arriving), answer={"said": 1})
 
-    assert await journal.append(taken) is WriteResult.CREATED
+    assert await journal.append(drained) is WriteResult.CREATED
 
-    assert await journal.marker(session, "m/3?") == Marker(taken.identities[0], 1)
-    assert await journal.entry(session, 1) == taken
+    assert await journal.marker(session, "m/3?") == Marker(drained.identities[0], 1)
+    assert await journal.entry(session, 1) == drained

@@ -6,9 +6,15 @@ from shared.domain.outbox import address
 from shared.domain.producer import BoundNumber, KeptKeys, Ledger
 from shared.storage.journal import Journal
 from tests.entries import REGIONS
-from tests.world import message
+from tests.world import message, require
 
 LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(BoundNumber("m-1", "digest", 1),))
+
+
+async def stored(journal: Journal, session: str) -> tuple[Ledger, str]:
+    """The ledger of the group and its version."""
+    found = require(await journal.ledger(session, "bank"))
+    return found.ledger, found.version
 
 
 async def test_a_ledger_and_its_outbox_are_stored_together(journal: Journal, session: str) -> None:
@@ -16,9 +22,7 @@ async def test_a_ledger_and_its_outbox_are_stored_together(journal: Journal, ses
 
     version = await journal.save_ledger(session, LEDGER, None, outbox)
 
-    stored = await journal.ledger(session, "bank")
-    assert stored is not None
-    assert (stored.ledger, stored.version) == (LEDGER, version)
+    assert await stored(journal, session) == (LEDGER, version)
     (pending,) = await journal.pending(session, REGIONS)
     assert pending.outbox == outbox
 
@@ -39,10 +43,8 @@ async def test_each_version_can_be_replaced_by_one_writer(journal: Journal, sess
 
     assert second not in (None, first)
     assert await journal.save_ledger(session, replace(LEDGER, next=9), first) is None
-    assert await journal.save_ledger(session, replace(LEDGER, next=4, began=3), second)
-    stored = await journal.ledger(session, "bank")
-    assert stored is not None
-    assert stored.ledger == replace(LEDGER, next=4, began=3)
+    third = await journal.save_ledger(session, replace(LEDGER, next=4, began=3), second)
+    assert await stored(journal, session) == (replace(LEDGER, next=4, began=3), third)
 
 
 async def test_the_same_ids_under_new_numbers_are_another_outbox(
@@ -69,9 +71,7 @@ async def test_a_kept_key_is_found_by_its_group_and_refuses_another_with_its_led
     later = replace(LEDGER, next=9)
     assert await journal.save_ledger(session, later, version, outbox, kept) is None
 
-    stored = await journal.ledger(session, "bank")
-    assert stored is not None
-    assert (stored.ledger, stored.version) == (LEDGER, version)
+    assert await stored(journal, session) == (LEDGER, version)
     assert await journal.pending(session, REGIONS) == []
     assert await journal.key(session, "bank", "key/1?") == bound
     assert await journal.key(session, "shop", "key/1?") is None
@@ -88,7 +88,6 @@ async def test_a_forgotten_key_is_gone_with_its_ledgers_next_version(
     assert await journal.key(session, "bank", "key-1") is not None
     later = await journal.save_ledger(session, LEDGER, version, keys=forgotten)
 
-    stored = await journal.ledger(session, "bank")
-    assert stored is not None
-    assert stored.version == later != version
+    assert later != version
+    assert (await stored(journal, session))[1] == later
     assert await journal.key(session, "bank", "key-1") is None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.journal import Resolution
+from shared.domain.journal import Entry, Resolution
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import Delivered, PendingOutbox
 from shared.domain.standstill import ListPlace, Sign
@@ -16,27 +16,33 @@ from tests.entries import (
     REGIONS,
     SOUGHT,
     attempt_of,
+    begin,
     fault,
     find_signs,
+    parked,
     pending_in,
     step,
 )
-from tests.world import message
+from tests.world import message, require
+
+
+async def halt(journal: Journal, session: str) -> tuple[Entry, Entry]:
+    """The fault that halts a session, and the entry of its resolution, which is not stored yet."""
+    halted = fault(None, session)
+    await journal.append(halted)
+    decided = Resolution("skip", "Ada", "sent by mistake", at=0)
+    made_from = EntryInput(halted, message(0, session=session), attempt_of("b"), resolution=decided)
+    return halted, next_entry.skip(next_entry.open_entry(made_from), "sent by mistake")
 
 
 async def test_a_fault_is_found_until_the_entry_of_its_resolution(
     journal: Journal, session: str
 ) -> None:
-    halted = fault(None, session)
-    await journal.append(halted)
+    _, resolved = await halt(journal, session)
     (sign,) = await find_signs(journal, session)
     assert (sign.session, sign.position, sign.asks, sign.halts) == (session, 0, True, True)
     assert (sign.reason, sign.regions) == ("it burns", ())
 
-    decided = Resolution("skip", "Ada", "sent by mistake", at=0)
-    made_from = EntryInput(halted, message(0, session=session), attempt_of("b"))
-    opened = next_entry.open_entry(replace(made_from, resolution=decided))
-    resolved = next_entry.skip(opened, "sent by mistake")
     assert await journal.append(resolved) is WriteResult.CREATED
 
     assert await find_signs(journal, session) == []
@@ -46,14 +52,10 @@ async def test_a_fault_is_found_until_the_entry_of_its_resolution(
 async def test_a_resolution_that_comes_too_late_hides_nothing(
     journal: Journal, session: str
 ) -> None:
-    halted = fault(None, session)
-    await journal.append(halted)
-    made_from = EntryInput(halted, message(0, session=session), attempt_of("b"))
-    decided = Resolution("skip", "Ada", "sent by mistake", at=0)
-    opened = next_entry.open_entry(replace(made_from, resolution=decided))
+    halted, resolved = await halt(journal, session)
     await journal.append(step(halted, session, attempt="theirs"))
 
-    assert await journal.append(next_entry.skip(opened, "")) is WriteResult.TAKEN
+    assert await journal.append(resolved) is WriteResult.TAKEN
 
     assert [sign.position for sign in await find_signs(journal, session)] == [0]
 
@@ -80,13 +82,11 @@ async def test_pages_hold_every_sign_once_the_newest_first(journal: Journal, ses
 async def test_what_is_resolved_between_two_pages_hides_nothing(
     journal: Journal, session: str
 ) -> None:
-    heads = [fault(None, session)]
-    await journal.append(heads[0])
+    head, _ = await halt(journal, session)
     for _ in range(4):
-        heads.append(step(heads[-1], session))
-        await journal.append(heads[-1])
-    for entry in heads[1:]:
-        pending = PendingOutbox(session, entry.outbox, position=entry.position)
+        head = step(head, session)
+        await journal.append(head)
+        pending = PendingOutbox(session, head.outbox, position=head.position)
         await journal.acknowledge(pending, Delivered(refused={"m": "too large"}))
 
     async def page(after: ListPlace | None) -> Sequence[Sign]:
@@ -109,10 +109,9 @@ async def test_regions_and_parked_messages_are_shown_once_they_are_late(
     journal: Journal, session: str
 ) -> None:
     await journal.add_pending(session, pending_in(session, "west"))
-    early = next_entry.park(EntryInput(None, message(7, session=session), attempt_of("a")))
+    early = parked(None, message(7, session=session))
     await journal.append(early)
-    later = next_entry.park(EntryInput(early, message(5, session=session), attempt_of("b")))
-    await journal.append(later)
+    await journal.append(parked(early, message(5, session=session), "b"))
 
     assert await find_signs(journal, session) == []
 
@@ -146,9 +145,7 @@ async def test_an_entry_is_closed_only_at_the_version_read(journal: Journal, ses
 async def test_what_is_refused_after_a_closing_is_found_again(
     journal: Journal, session: str
 ) -> None:
-    entry = step(None, session, outbox=pending_in(session, "east", "west"))
-    await journal.append(entry)
-    pending = PendingOutbox(session, entry.outbox, position=0)
+    _, pending = await begin(journal, session, pending_in(session, "east", "west"))
     await journal.acknowledge(pending, Delivered(("east",), {"m": "too large"}))
     (sign,) = await find_signs(journal, session)
     closed = Resolution("close", "Ada", "looked at")
@@ -160,6 +157,4 @@ async def test_what_is_refused_after_a_closing_is_found_again(
     await journal.acknowledge(pending, Delivered(("west",), {"n": "too large, too"}))
     (sign,) = await find_signs(journal, session)
     assert sign.refused.keys() == {"m", "n"}
-    stored = await journal.entry(session, 0)
-    assert stored is not None
-    assert stored.closed is None
+    assert require(await journal.entry(session, 0)).closed is None

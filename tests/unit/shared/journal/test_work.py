@@ -1,12 +1,17 @@
 """A sweep asks one question first. It is answered by every sign that its searches look for."""
 
-from shared.domain import next_entry
-from shared.domain.handler import HandlerResult
-from shared.domain.next_entry import EntryInput
-from shared.domain.outbox import NO_OUTBOX, Delivered, PendingOutbox
-from shared.ports import WriteResult
+from shared.domain.outbox import Delivered
 from shared.storage.journal import Journal
-from tests.entries import REGIONS, attempt_of, blocked_at, claim, outbox_to, pending_in, step
+from tests.entries import (
+    REGIONS,
+    begin,
+    blocked_at,
+    completed,
+    hold,
+    outbox_to,
+    parked,
+    pending_in,
+)
 from tests.world import World, message
 
 
@@ -15,8 +20,7 @@ async def works(journal: Journal) -> list[bool]:
 
 
 async def test_every_sign_is_work_and_nothing_else_is(journal: Journal) -> None:
-    entry = step(None, "quiet")
-    assert await journal.append(entry) is WriteResult.CREATED
+    await begin(journal, "quiet")
     assert await works(journal) == [False, False]
 
     await journal.add_pending("pending", pending_in("pending", "west"))
@@ -25,25 +29,19 @@ async def test_every_sign_is_work_and_nothing_else_is(journal: Journal) -> None:
     await journal.acknowledge(pending, Delivered(("west",)))
     assert await works(journal) == [False, False]
 
-    outbox = outbox_to("blocked", "audit")
-    await journal.append(step(None, "blocked", outbox=outbox))
-    pending = PendingOutbox("blocked", outbox, position=0)
+    _, pending = await begin(journal, "blocked", outbox_to("blocked", "audit"))
     await journal.acknowledge(pending, Delivered(("west",)))
     await journal.acknowledge(pending, blocked_at("audit"))
     assert await works(journal) == [True, False]
     await journal.acknowledge(pending, Delivered(REGIONS, taken={"east": ("audit",)}))
     assert await works(journal) == [False, False]
 
-    await journal.append(claim("claimed"))
+    held = await hold(journal, "claimed")
     assert await works(journal) == [True, True]
-    held = await journal.stored_entry("claimed", 0)
-    assert held is not None
-    done = next_entry.complete(held.entry, HandlerResult({}, (), {}, {}), NO_OUTBOX)
-    await journal.replace(done, held.version)
+    await journal.replace(completed(held.entry), held.version)
     assert await works(journal) == [False, False]
 
-    early = message(1, session="gap")
-    await journal.append(next_entry.park(EntryInput(None, early, attempt_of("a"))))
+    await journal.append(parked(None, message(1, session="gap")))
     assert await works(journal) == [True, True]
 
 
