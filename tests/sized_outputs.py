@@ -1,6 +1,6 @@
 """A small business with outputs of any size: it writes letters and keeps what it is told."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from pydantic import BaseModel
 
@@ -68,10 +68,3 @@ def writing(
     body = Sizes(sizes=list(sizes), remember=remember).model_dump_json().encode()
     numbered = message(sequence, session=WRITER, kind=kind)
     return Message(numbered.id, WRITER, kind, body, numbered.number)
-
-
-def written_in(states: Sequence[object]) -> list[object]:
-    """What the last of several stored states says was written."""
-    newest = states[-1]
-    assert isinstance(newest, dict)
-    return list(newest["sizes"])

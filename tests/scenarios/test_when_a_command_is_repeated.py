@@ -13,7 +13,7 @@ from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnF
 from shared.domain.message import Message, Number
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.steps import Answered, Failed, read_reply
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.injected_faults import CallFault
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests import saga_stage
 from tests.saga_stage import REGIONS
@@ -126,20 +126,6 @@ async def test_it_acts_once_and_answers_the_same_in_every_process_and_region(sho
     assert first == Answered({"given": 4, "left": 6})
     assert again == [first, first]
     assert shop.left() == 3
-
-
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-@pytest.mark.parametrize("call", ["head", "append", "entry", "marker"])
-async def test_any_call_may_fail_first(shop: Shop, call: str, fault: CallFault) -> None:
-    shop.journal.fault_plan.plan(call, fault)
-    replies = []
-    for region in ("east", "west", "east"):
-        with suppress(LockstepError):
-            replies.append(await shop.apply(command(4), region))
-
-    assert replies
-    assert set(map(str, replies)) == {str(Answered({"given": 4, "left": 6}))}
-    assert shop.left() == 6
 
 
 async def test_a_handler_that_leaves_no_record_is_not_run_and_fails_by_name(shop: Shop) -> None:

@@ -337,14 +337,3 @@ async def test_its_message_is_found_to_be_done_and_it_goes_on(sequence: int) -> 
 
     assert isinstance(await sleeper.consume(message(ENTRIES)), Processed)
     assert world.amounts() == list(range(1, ENTRIES + 2))
-
-
-async def test_a_sleeper_with_no_or_an_old_head_does_not_begin_the_session_again() -> None:
-    world, heads = await compacted_world()
-    sleeper = world.worker("east").consumer
-    sleeper.worker.remember_head("acc-7", heads[3], is_ours=True)
-
-    assert await world.worker("east").consumer.consume(message(0)) == AlreadyDone()
-    assert isinstance(await sleeper.consume(message(ENTRIES)), Processed)
-
-    assert world.amounts() == list(range(1, ENTRIES + 2))

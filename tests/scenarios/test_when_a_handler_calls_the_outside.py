@@ -16,7 +16,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.injected_faults import CallFault
 from tests.business import (
     ATTEMPTS,
     LEASE_OVER,
@@ -225,33 +225,6 @@ async def test_every_copy_has_the_same_outputs_and_keys(world: BusinessWorld) ->
     assert sent(world, "east") == sent(world, "west") == (await healthy(NOTE)).outputs("east")
     assert len(world.outside.asked) == 4
     assert len(world.outside.keys[1]) == 1
-
-
-@pytest.mark.parametrize("lost", REGIONS)
-async def test_what_an_unavailable_region_misses_is_pending(lost: str) -> None:
-    world = BusinessWorld()
-    world.bus.unavailable.add(lost)
-    assert await world.east.consumer.consume(NOTE) == PassedThrough()
-    assert world.outputs(lost) == []
-    world.bus.unavailable.clear()
-
-    await swept(world)
-
-    assert world.outputs("east") == world.outputs("west") == (await healthy(NOTE)).outputs("east")
-    assert await world.pending() == []
-
-
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-async def test_an_outbox_that_cannot_be_written_keeps_it_queued(fault: CallFault) -> None:
-    world = BusinessWorld()
-    world.bus.unavailable.add("east")
-    world.journal.fault_plan.plan("add_pending", fault)
-    await redelivered(world, NOTE)
-    world.bus.unavailable.clear()
-
-    await swept(world)
-
-    assert sent(world, "east") == sent(world, "west") == (await healthy(NOTE)).outputs("east")
 
 
 async def test_it_needs_no_time_and_is_never_too_old() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from shared.domain.errors import InvalidMessage, NotHalted
 from shared.domain.handler import Context, Handlers
-from shared.engine.consume.outcomes import AlreadyDone, Faulted, Parked, Processed
+from shared.engine.consume.outcomes import Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.business import BusinessWorld, failing, payment
 from tests.world import RETRY, SKIP, Account, Amount, World, handlers, message, take
@@ -56,15 +56,6 @@ async def test_the_session_halts_at_once_and_others_flow() -> None:
     assert isinstance(await world.east.consumer.consume(message(0, session="acc-8")), Processed)
 
 
-async def test_the_other_copy_of_the_poison_is_settled_and_not_tried_again() -> None:
-    world = await poisoned()
-    entries = len(world.entries())
-
-    assert await world.west.consumer.consume(POISON) == AlreadyDone()
-
-    assert len(world.entries()) == entries
-
-
 @pytest.mark.parametrize(("decision", "amounts"), [(SKIP, [1, 3, 4]), (EDIT, [1, -2, 3, 4])])
 async def test_a_resolution_drains_what_waited_in_order(
     decision: ResolutionRequest, amounts: list[int]
@@ -87,17 +78,6 @@ async def test_a_retry_that_fails_again_halts_again_and_loses_nothing() -> None:
 
     await world.east.resolver.resolve("acc-7", SKIP)
     assert world.amounts() == [1, 3, 4]
-
-
-async def test_messages_of_other_producers_wait_and_are_drained_too(world: World) -> None:
-    await world.east.consumer.consume(message(0, kind="account.burn"))
-    waiting = [message(0, amount=7, group="other"), message(1)]
-    assert await take(world.east, *waiting) == [Parked(), Parked()]
-
-    await world.east.resolver.resolve("acc-7", SKIP)
-
-    assert sorted(world.amounts()) == [2, 7]
-    assert "parked" not in world.entries()[-1]
 
 
 async def test_a_second_fault_behind_the_first_halts_the_draining(world: World) -> None:

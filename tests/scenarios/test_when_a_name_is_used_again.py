@@ -442,14 +442,3 @@ async def test_any_group_is_a_group(world: World, group: str) -> None:
         await receive_message(world.east, delivery_of(message(sequence, group=group)))
 
     assert world.amounts() == [1, 2, 3]
-
-
-async def test_a_group_that_is_too_long_is_refused_by_name(world: World) -> None:
-    too_long = message(0, group="g" * (GROUP_CHARACTERS_MAX + 1))
-
-    await receive_message(world.east, delivery_of(too_long))
-
-    assert not world.entries()
-    (report,) = world.bus.messages("west", "errors")
-    said = "the producer group has 137 characters, over 136"
-    assert json.loads(report.body)["reason"] == said

@@ -13,7 +13,6 @@ from shared.domain.journal import Status
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.testkit.injected_faults import CallFault
 from tests.business import BusinessWorld, healthy, payment, plain, processed_and_died
 from tests.standstills import listed, shown
 from tests.world import GAP_SECONDS, POLICY, REGIONS, World, message, take
@@ -73,16 +72,6 @@ async def test_two_workers_draining_at_once_apply_each_message_once(world: World
     assert world.amounts() == list(range(1, 11))
 
 
-async def test_an_unanswered_parking_is_recognised(world: World) -> None:
-    world.journal.fault_plan.plan("append", CallFault.UNANSWERED)
-
-    parked, done = await take(world.east, message(1), message(0))
-
-    assert parked == Parked()
-    assert isinstance(done, Processed)
-    assert world.amounts() == [1, 2]
-
-
 async def test_many_parked_messages_stay_small_and_drain_in_order(world: World) -> None:
     world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
     await take(world.east, *(message(sequence) for sequence in range(500, 0, -1)))
@@ -121,15 +110,6 @@ async def test_the_region_that_lacks_it_parks_the_rest_and_the_other_drains_them
     assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
     assert set(await take(whole, *BILLS[1:])) == {AlreadyDone()}
     assert world.amounts() == [1, 2, 3, 4]
-
-
-async def test_the_region_that_lacks_it_goes_on_where_the_other_was_first(world: World) -> None:
-    outcomes = [*await take(world.east, BILLS[0]), *await take(world.west, *BILLS[1:])]
-
-    assert {type(outcome) for outcome in outcomes} == {Processed}
-    assert world.amounts() == [1, 2, 3, 4]
-    quiet = await healthy(*BILLS)
-    assert world.outputs("east") == world.outputs("west") == quiet.outputs("east")
 
 
 # When a missing number is skipped by a person, what waits goes on, and a late message is refused.

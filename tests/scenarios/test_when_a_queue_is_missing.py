@@ -17,7 +17,7 @@ from shared.engine.consume.outcomes import AlreadyDone, PassedThrough, Processed
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.ports import SessionNeed
 from shared.testkit.regions import consume_together
-from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
+from tests.crashes import sent
 from tests.sized_outputs import READER, WRITER, Letter, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import listed
@@ -410,15 +410,3 @@ async def test_every_output_may_be_refused_and_the_next_ones_are_not_blocked() -
     expected = [*[TOMBSTONE_TYPE] * 3, "letter", "letter"]
     assert kinds(world, "east") == kinds(world, "west") == expected
     assert await world.pending() == []
-
-
-async def test_whatever_call_fails_the_tombstone_and_the_others_have_the_same_bytes() -> None:
-    async def work(world: World) -> None:
-        world.bus.largest = limited().bus.largest
-        await redelivered(world, writing([1, 5_000, 3]), writing([4, 5], 1))
-        await rest(world)
-
-    async def also(world: World) -> None:
-        assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=10)) == [WRITER]
-
-    await assert_the_same_whatever_fails(work, letter_handlers, [], 5, also=also)

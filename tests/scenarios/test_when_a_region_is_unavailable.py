@@ -82,17 +82,6 @@ async def test_nothing_is_promised_when_no_outbox_can_be_written(world: World) -
     assert len(await world.pending()) == 1
 
 
-async def test_outputs_reach_the_other_region_and_work_goes_on(world: World) -> None:
-    world.bus.unavailable.add("east")
-    await take(world.west, *BILLS)
-    assert len(world.outputs("west")) == 3
-
-    world.bus.unavailable.clear()
-    await sweep_later(world, "east")
-
-    assert world.outputs("east") == world.outputs("west")
-
-
 # When a region is unavailable for long, it misses hundreds of outputs, and gets them in order.
 
 MANY = 2 * CATCH_UP_MAX + 10

@@ -4,38 +4,13 @@ from itertools import permutations
 
 import pytest
 
-from shared.domain.errors import ContentConflict, ProducerDisconnected
-from shared.domain.message import Message, Number
-from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.message import Message
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
 from shared.testkit.injected_faults import CallFault
 from tests.business import LEASE_OVER, BusinessWorld, claimed, dies, payment, processed_and_died
 from tests.world import REGIONS, World, message, take
 
 # When a second producer takes over with a higher owner level, the older one has no more effects.
-
-
-def draft(name: str, amount: int = 1) -> Draft:
-    return Draft(name, "account.add", f'{{"amount":{amount}}}'.encode())
-
-
-async def test_the_older_producer_is_disconnected_at_its_ledger(world: World) -> None:
-    level = ProducerOptions("bank", owner_level=1)
-    await world.producer().publish("acc-7", [draft("a")], level)
-
-    with pytest.raises(ProducerDisconnected, match="level 1"):
-        await world.producer().publish("acc-7", [draft("b")], ProducerOptions("bank"))
-
-
-async def test_a_restarted_producer_goes_on_where_the_ledger_ends(world: World) -> None:
-    options = ProducerOptions("bank")
-    await world.producer().publish("acc-7", [draft("a"), draft("b")], options)
-
-    again = await world.producer().publish("acc-7", [draft("b"), draft("c")], options)
-
-    assert [m.number for m in again.messages] == [Number("bank", 0, 1), Number("bank", 0, 2)]
-    with pytest.raises(ContentConflict, match="'a'"):
-        await world.producer().publish("acc-7", [draft("a", amount=2)], options)
 
 
 async def test_the_older_producers_late_message_is_refused_and_named(world: World) -> None:

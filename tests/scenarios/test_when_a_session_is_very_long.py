@@ -15,7 +15,6 @@ from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
 from shared.engine.build import Services
-from shared.engine.consume.outcomes import AlreadyDone, Parked
 from shared.engine.consume.park import RUN_MESSAGES_MAX
 from shared.engine.handle import handle
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -116,20 +115,6 @@ async def test_ten_thousand_messages_behind_one_fault_are_cheap_and_drain_in_ord
     expected = judged([replace(fault, body=b'{"position":10}'), *waiting])
     assert world.outputs("east", "in") == world.outputs("west", "in") == expected
     assert not any(d["kind"] == "parked" for d in world.journal.partitions[GAME].values())
-
-
-@pytest.mark.slow
-async def test_copies_of_parked_messages_are_known_without_another_entry() -> None:
-    world = await game(replace(fire(0, 0), body=b'{"position":1000}'))
-    waiting = shots(101)[1:]
-    assert set(await take(world.east, *waiting)) == {Parked()}
-    entries = len(world.entries(GAME))
-
-    for arriving in waiting:
-        for worker in (world.worker("west"), world.worker("east")):
-            assert await worker.consumer.consume(arriving) == AlreadyDone()
-
-    assert len(world.entries(GAME)) == entries
 
 
 @pytest.mark.slow

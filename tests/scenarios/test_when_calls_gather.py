@@ -92,15 +92,6 @@ async def test_what_arrives_during_a_write_is_the_next_entry_in_any_order(world:
     assert world.outputs("east") == world.outputs("west") == (await healthy(*TEN)).outputs("east")
 
 
-async def test_a_message_that_comes_alone_costs_one_write(world: World) -> None:
-    await take(world.east, *TEN)
-
-    assert messages_of(world) == [1] * 10
-    calls = world.journal.fault_plan.calls
-    assert (calls["append"], calls["head"], world.clock.now()) == (10, 0, 0)
-    assert not world.east.consumer.turns.gatherings
-
-
 @pytest.mark.parametrize("leader_dies", [True, False])
 async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool) -> None:
     world = World()

@@ -330,18 +330,6 @@ async def test_a_hundred_copies_of_one_shot_and_more_of_another_at_once_are_two_
     assert await score(world) == (2, 0)
 
 
-async def test_copies_of_a_whole_game_arriving_backwards_change_nothing() -> None:
-    played = [move(0, 50), *(fire(n, 50) for n in range(1, 13))]
-    world = await game(*played)
-    before = await target(world)
-
-    await take(world.worker("west"), *reversed(played))
-
-    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
-    assert await target(world) == before
-    assert sum(await score(world)) == 12
-
-
 # When a remembered head outlives its state, a copy is still recognised.
 
 

@@ -17,7 +17,7 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.operate.resolve import ResolutionAction
 from shared.engine.worker import WaitLimits
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan
+from shared.testkit.injected_faults import CallFault, FaultPlan
 from tests.business import (
     BEGAN,
     LEASE_OVER,
@@ -76,14 +76,6 @@ async def test_other_content_under_its_id_is_refused(world: World, region: str, 
     assert isinstance(outcome, Conflicting)
     assert "its id was used before with other content" in outcome.reason
     assert world.amounts() == list(range(1, later + 2))
-
-
-async def test_the_same_id_in_another_session_is_another_message(world: World) -> None:
-    await world.east.consumer.consume(plain(0))
-
-    assert isinstance(await world.east.consumer.consume(replace(OTHER, session="acc-8")), Processed)
-
-    assert world.amounts("acc-8") == [99]
 
 
 async def test_it_does_not_take_a_number_from_those_that_have_one(world: World) -> None:
@@ -154,18 +146,6 @@ async def test_one_that_does_not_say_when_it_was_sent_is_refused_by_name(
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+23:59", "1970-01-01", "20200101T000000Z"])
 async def test_one_from_long_ago_is_refused_by_name(world: World, time: str) -> None:
     assert isinstance(await world.east.consumer.consume(replace(plain(0), time=time)), Expired)
-
-
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-@pytest.mark.parametrize("call", ["append", "marker", "head", "entry"])
-async def test_a_call_that_goes_wrong_costs_no_effect(call: str, fault: CallFault) -> None:
-    for times in range(1, 6):
-        world = World()
-        await redelivered(world, plain(0))
-        world.journal.fault_plan.plan(call, *[fault] * times)
-        await redelivered(world, plain(1), plain(0), plain(1), plain(2))
-
-        assert world.amounts() == [1, 2, 3], times
 
 
 async def test_any_call_can_go_wrong_in_any_way() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from shared.domain.message import Message, home_region
 from shared.engine.consume.outcomes import AlreadyDone
 from shared.engine.operate.compact import LEFT_SECONDS, REMOVED_AT_ONCE, RUN_SECONDS, Compacted
 from shared.storage.entries import GENESIS_ID, MILESTONE_EVERY, position_id
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.injected_faults import CallFault
 from tests.sized_outputs import WRITER, handlers, writing
 from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, message, take
 
@@ -217,16 +216,6 @@ async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_re
     assert superseded[20:] == superseded[20:21] * len(superseded[20:])
 
 
-async def test_late_duplicates_of_what_was_removed_are_still_duplicates(world: World) -> None:
-    await long_session(world)
-    await world.east.compactor.compact()
-
-    for sequence, region in product((0, 1, MILESTONE_EVERY, MANY - 1), REGIONS):
-        assert await world.worker(region).consumer.consume(message(sequence)) == AlreadyDone()
-
-    assert world.amounts() == list(range(1, MANY + 1))
-
-
 async def test_a_pending_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
     await consume(world, [message(n) for n in range(50)])
     world.bus.unavailable = {"west"}
@@ -326,18 +315,6 @@ async def test_two_compactors_at_once_remove_nothing_that_is_needed(world: World
 
     assert positions(world) == [349]
     assert world.amounts() == list(range(1, 351))
-
-
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-async def test_a_batch_without_answer_is_left_to_the_next(world: World, fault: CallFault) -> None:
-    await long_session(world)
-    world.journal.fault_plan.plan("compact", fault)
-
-    assert (await world.east.compactor.compact()).failed == 1
-    assert (await world.east.compactor.compact()).failed == 0
-
-    assert positions(world) == [MANY - 1]
-    assert await world.journal.milestone("acc-7", 0) is None
 
 
 async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(

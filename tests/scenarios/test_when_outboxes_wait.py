@@ -11,11 +11,11 @@ from shared.domain.outbox import PendingOutbox
 from shared.engine.consume.outcomes import Processed
 from shared.engine.operate.recover import Recovered
 from shared.storage.documents import decode_pending
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault, ProcessKilled
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import VirtualClock
 from tests.business import healthy
-from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
-from tests.world import LAG_SECONDS, POLICY, World, handlers, message, require, take
+from tests.crashes import sent
+from tests.world import LAG_SECONDS, POLICY, World, message, require, take
 
 # When many outboxes are stuck, what comes after them is delivered all the same.
 
@@ -289,21 +289,6 @@ async def test_it_is_carried_though_the_write_got_no_answer(world: World, fault:
     assert world.outputs("east") == await bodies_of_a_quiet_world(2)
 
 
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-async def test_a_store_that_will_not_hear_it_leaves_it_to_the_sweep(
-    world: World, clock: SteppedClock, fault: CallFault
-) -> None:
-    await world.east.consumer.consume(BILLS[0])
-    world.journal.fault_plan.plan("leave_pending", fault)
-    await clock.let_pass(2 * IDLE_SECONDS)
-    await clock.let_pass(LAG_SECONDS)
-
-    await asyncio.gather(world.east.recovery.sweep(), world.west.recovery.sweep())
-
-    assert set(world.outputs("east")) == set(await bodies_of_a_quiet_world(1))
-    assert await world.pending() == []
-
-
 async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
     await world.east.consumer.consume(BILLS[0])
 
@@ -311,11 +296,3 @@ async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
 
     assert await world.pending() == []
     assert world.journal.fault_plan.calls["leave_pending"] == 1
-
-
-async def test_whatever_call_fails_the_same_bytes_arrive_in_order_in_both_regions() -> None:
-    async def work(world: World) -> None:
-        await redelivered(world, *BILLS[:3])
-        await rest(world)
-
-    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], 3, PUT_OFF)

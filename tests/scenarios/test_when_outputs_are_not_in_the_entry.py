@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ from shared.storage.documents import STAGED_SECONDS, staged_ids
 from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import healthy
-from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent
-from tests.sized_outputs import WRITER, writing, written_in
+from tests.crashes import rest, sent
+from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
 from tests.world import (
@@ -35,7 +34,6 @@ from tests.world import (
     Receipt,
     World,
     message,
-    require,
     sweep_later,
     take,
 )
@@ -233,14 +231,6 @@ async def test_a_handler_that_now_fails_keeps_no_other_session_from_recovery(wor
     assert len(world.bus.messages("west", "errors")) == 1
 
 
-async def test_whatever_call_fails_the_outputs_made_again_have_the_same_bytes() -> None:
-    async def work(world: World) -> None:
-        await redelivered(world, *QUOTES)
-        await rest(world)
-
-    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], 3)
-
-
 # When outputs are too large for an entry, they are staged, and belong to the entry that commits.
 
 THREE_STAGES = [300_000, 600_000, 500_000]
@@ -421,33 +411,3 @@ async def test_what_no_store_takes_is_a_fault_by_name(
     assert why in (outcome.entry.reason or "")
     assert world.outputs("east") == world.outputs("west") == []
     assert len(world.reports()) == 1
-
-
-async def test_whatever_call_fails_state_and_outputs_are_those_of_one_attempt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "INLINE_BYTES_MAX", 5_000)
-    monkeypatch.setattr(limits, "STAGED_BYTES_MAX", 5_000)
-
-    async def work(world: World) -> None:
-        await redelivered(world, writing([4_500, 4_000]), writing([3], 1))
-        await rest(world)
-
-    async def also(world: World) -> None:
-        states = [entry["state"] for entry in world.entries(WRITER) if "state" in entry]
-        assert written_in(states) == [[4_500, 4_000], [3]]
-        world.clock.seconds += STAGED_SECONDS
-        assert staged(world) == []
-
-    await assert_the_same_whatever_fails(work, letter_handlers, [], 3, also=also)
-
-
-async def test_the_largest_message_there_is_can_become_a_fault(world: World) -> None:
-    largest = replace(writing([1]), body=b'"%s"' % (b"x" * 990_000))
-
-    assert isinstance(await world.east.consumer.consume(largest), Faulted)
-
-    kept = require(await world.journal.entry(WRITER, 0))
-    assert kept.message == largest
-    (report,) = world.bus.messages("east", "errors")
-    assert largest.digest.encode() in report.body

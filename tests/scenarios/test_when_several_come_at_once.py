@@ -10,7 +10,6 @@ from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.engine.consume.outcomes import Faulted, Outcome
 from shared.testkit.regions import consume_together
-from tests.crashes import assert_the_same_whatever_fails, rest, until_settled
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.world import POLICY, SKIP, Account, Amount, World, handlers, message, take
@@ -144,16 +143,6 @@ async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
     await assert_all_done_as_alone(world)
 
 
-async def test_the_other_regions_copy_of_a_batch_is_done_without_a_write(world: World) -> None:
-    await consume_together(world.east, TEN)
-    world.journal.fault_plan.calls.clear()
-
-    outcomes = await consume_together(world.west, TEN)
-
-    assert names(outcomes) == ["AlreadyDone"] * 10
-    assert world.journal.fault_plan.calls["append"] == 0
-
-
 async def test_a_hundred_and_fifty_messages_are_two_entries(world: World) -> None:
     await consume_together(world.east, [message(n) for n in range(150)])
 
@@ -194,13 +183,3 @@ async def test_a_fault_that_is_skipped_lets_the_rest_of_the_batch_follow(world: 
     assert names(outcomes) == ["Processed"] * 4 + ["Faulted"] + ["Processed"] * 5
     assert messages_of(world) == [4, 1, 5]
     assert world.amounts() == [1, 2, 3, 4, 6, 7, 8, 9, 10]
-
-
-@pytest.mark.parametrize("batch", [TEN[:5], [*TEN[:3], TEN[4], TEN[1]]], ids=["whole", "gapped"])
-async def test_whatever_call_fails_each_effect_is_once(batch: list[Message]) -> None:
-    async def work(world: World) -> None:
-        await until_settled(world, batch)
-        await until_settled(world, TEN[3:6])
-        await rest(world)
-
-    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3, 4, 5, 6], 6, IMPATIENT)

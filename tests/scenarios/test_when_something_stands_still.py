@@ -8,7 +8,6 @@ import pytest
 
 from shared.domain.errors import (
     InvalidMessage,
-    NotHalted,
     NotOpen,
     OutcomeUnknown,
     Unavailable,
@@ -260,15 +259,3 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_is_told(world:
     assert sorted(type(answer).__name__ for answer in answers) == ["Entry", "NotHalted"]
     assert len([e for e in world.entries() if "resolution" in e]) == 1
     assert await shown(world.east) == []
-
-
-async def test_a_double_click_does_no_harm(world: World) -> None:
-    await halt(world, "acc-7")
-    await world.east.consumer.consume(message(1, kind="account.burn"))
-    await world.east.resolver.resolve("acc-7", SKIPPED)
-
-    with pytest.raises(NotHalted, match="is halted by entry"):
-        await world.east.resolver.resolve("acc-7", SKIPPED)
-
-    (left,) = await listed(world.west)
-    assert left.position != 0

@@ -2,7 +2,6 @@
 
 import asyncio
 from base64 import b64decode
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,7 +18,7 @@ from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
-from shared.testkit.injected_faults import CallFault, ProcessKilled
+from shared.testkit.injected_faults import CallFault
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import claimed
 from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
@@ -302,26 +301,6 @@ async def test_of_two_edits_only_the_first_is_sent(world: World) -> None:
             await world.west.errors.send_again(other)
 
     assert [one.body for one in sent(world)] == [b'{"amount":1}']
-
-
-@pytest.mark.parametrize("fault", list(CallFault))
-@pytest.mark.parametrize(
-    "call", ["repetition", "record_repetition", "save_ledger", "send.east", "end_repetition"]
-)
-async def test_pressing_again_ends_what_failed(world: World, call: str, fault: CallFault) -> None:
-    report = await reject(world)
-    for plan in (world.journal.fault_plan, world.bus.fault_plan):
-        plan.plan(call, fault)
-
-    for region in ("east", "west", "east"):
-        with suppress(LockstepError, ProcessKilled):
-            await world.worker(region).errors.send_again(request_for(report))
-
-    copies = [*sent(world), *sent(world, "west")]
-    assert len({(one.id, one.number) for one in copies}) == 1
-    (shown,) = await world.east.errors.browse(limit=10)
-    assert shown.repetition is not None
-    assert shown.repetition.is_done
 
 
 async def test_what_was_begun_a_day_ago_is_not_sent_unseen(world: World) -> None:

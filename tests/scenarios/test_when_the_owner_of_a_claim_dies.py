@@ -15,7 +15,7 @@ from shared.engine.consume.outcomes import AlreadyDone, Claimed, Processed
 from shared.engine.worker import WaitLimits
 from shared.ports import SessionNeed
 from shared.storage.journal import Journal
-from shared.testkit.injected_faults import CALL_ERRORS, CallFault, FaultPlan, ProcessKilled
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.intercepted import InterceptedJournal
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import (
@@ -356,21 +356,6 @@ async def test_it_renews_its_claims_in_time(off_by: float) -> None:
 IMPATIENT = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
 IN_TURN = [PAY, message(1, kind="account.bill"), payment(2)]
 GAPPED = [payment(1), payment(0), message(2, kind="account.bill")]
-
-
-@pytest.mark.parametrize("fault", CALL_ERRORS)
-@pytest.mark.parametrize("call", ["append", "replace", "stored_entry", "entry", "head"])
-async def test_a_call_that_goes_wrong_costs_no_effect(call: str, fault: CallFault) -> None:
-    expected = await healthy(PAY)
-    for times in range(1, 8):
-        world = BusinessWorld()
-        world.journal.fault_plan.plan(call, *[fault] * times)
-
-        await until_settled(world)
-        world.journal.fault_plan = FaultPlan()
-        await rest(world)
-
-        assert_same(world, expected, times)
 
 
 @pytest.mark.parametrize("arrivals", [IN_TURN, GAPPED], ids=["in turn", "gapped"])

@@ -53,14 +53,3 @@ async def test_the_search_by_halves_finds_every_number_of_every_group(world: Wor
         duplicates, calls = duplicates_of(world)
         assert await duplicates.search(head, arriving) == arriving.digest
         assert calls["entry"] <= 9
-
-
-async def test_a_claim_is_not_known_as_done(world: World) -> None:
-    await full(world, map(message, range(2)))
-    claim = world.journal.partitions["acc-7"]["000000000001"]
-    claim |= {"status": "working", "claimed": True}
-    duplicates, _ = duplicates_of(world)
-
-    assert await duplicates.look(message(1)) is None
-    await duplicates.look(message(0))
-    assert duplicates.recall(message(1)) is None

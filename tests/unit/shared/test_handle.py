@@ -79,14 +79,6 @@ def test_running_again_in_another_process_gives_the_same_bytes() -> None:
     assert runs == {f"{here}\n"}
 
 
-def test_the_context_repeats_itself_for_the_same_message_only() -> None:
-    one, again, other = Context(message(0)), Context(message(0)), Context(message(1))
-
-    assert [one.new_id(), one.new_id()] == [again.new_id(), again.new_id()]
-    assert one.random.random() == again.random.random() != other.random.random()
-    assert one.new_id() != other.new_id()
-
-
 def test_now_is_the_senders_time_and_missing_without_one() -> None:
     timed = Message("m", "s", "t", b"{}", time="2013-01-01T05:17:00")
 
@@ -200,14 +192,3 @@ def test_outputs_continue_the_sessions_own_numbering_and_an_unordered_one_takes_
     assert [m.number for m in batch.messages] == [Number(group, 0, 3), None, Number(group, 0, 4)]
     assert len({m.id for m in batch.messages}) == 3
     assert result.produced == {"": {"acc-7": 5}}
-
-
-def test_ids_of_outputs_do_not_collide_over_sessions_and_messages() -> None:
-    twelve = handler(lambda state, body, _: Handled(state, (Output("told", body),) * 12))
-
-    pairs = [("a_b", "c"), ("a", "b_c"), ("a", "b"), ("a1", "b"), ("a", "1b")]
-    messages = [Message(name, session, "t", b'{"amount":1}') for session, name in pairs]
-    results = [run_pure(twelve, HandlerInput(), one) for one in messages]
-
-    ids = [output.id for one in results for batch in one.batches for output in batch.messages]
-    assert len(set(ids)) == len(ids) == 60

@@ -60,7 +60,10 @@ def test_a_starting_number_may_be_the_next_or_where_the_newest_operation_began()
     ("options", "why"),
     [
         *(((group,), "group id") for group in ("", "g" * 129, "$", "$arrivals", "session:acc-7")),
-        *((("bank", level), "owner level") for level in (-1, OWNER_LEVEL_MAX + 1, True, 1.0)),
+        *(
+            (("bank", n), "owner level")
+            for n in (-1, OWNER_LEVEL_MAX + 1, 10**5_000, True, 1.0, "1")
+        ),
         *((("bank", 0, start), "starting number") for start in (-1, SEQUENCE_MAX + 1, False)),
     ],
 )

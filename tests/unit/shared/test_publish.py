@@ -209,15 +209,6 @@ async def test_a_contended_ledger_is_given_up_by_name(world: World) -> None:
         await producer.publish("acc-7", drafts("d"), OPTIONS)
 
 
-async def test_an_unknown_write_of_the_ledger_is_read_back(world: World) -> None:
-    for fault in (CallFault.LOST, CallFault.UNANSWERED):
-        world.journal.fault_plan.plan("save_ledger", fault)
-        published = await world.producer().publish("acc-7", drafts(fault), OPTIONS)
-        assert world.bus.messages("east", "in")[-1] == published.messages[0]
-
-    assert arrived(world, "east") == arrived(world, "west") == [0, 1]
-
-
 @pytest.mark.parametrize("call", ["ledger", "pending"])
 async def test_an_unknown_write_that_cannot_be_read_back_or_settled_stays_unknown(
     world: World, call: str

@@ -7,7 +7,6 @@ from shared.domain.saga.plan import (
     Command,
     Direction,
     Plan,
-    SagaState,
     Stage,
     Step,
     Wait,
@@ -56,12 +55,6 @@ def test_what_could_not_be_carried_out_is_refused(parts: tuple[Stage, ...], comp
 def test_a_plan_turns_back_up_to_its_final_stage_or_its_last() -> None:
     assert Plan(parts=(stage("a"), WAIT, stage("b"), stage("c"))).turn == 3
     assert Plan(parts=(stage("a"), WAIT, stage("b", is_final=True), stage("c"))).turn == 2
-
-
-def test_a_plan_is_the_same_after_it_was_stored() -> None:
-    plan = Plan(parts=(stage("a", "b"), WAIT, stage("c", is_final=True)))
-
-    assert Plan.model_validate_json(plan.model_dump_json()) == plan
 
 
 @pytest.mark.parametrize(
@@ -117,15 +110,3 @@ def test_a_sagas_session_and_instance_follow_from_its_key() -> None:
     assert key_of("order:o-1") is None
     assert key_of("saga:") is None
     assert instance_of("o-1") == instance_of("o-1") != instance_of("o-2")
-
-
-def test_ends_are_told_from_what_goes_on() -> None:
-    assert {state for state in SagaState if not state.is_end} == {
-        SagaState.AWAITED,
-        SagaState.RUNNING,
-        SagaState.COMPENSATING,
-    }
-    assert {state for state in SagaState if state.needs_a_person} == {
-        SagaState.COMPENSATION_FAILED,
-        SagaState.UNFINISHED,
-    }

@@ -39,19 +39,6 @@ async def test_ten_thousand_large_states_are_not_kept(world: World) -> None:
     assert east.head_bytes == sum(one.size for one in east.heads.values())
 
 
-async def test_a_head_counts_by_the_size_of_its_state_until_it_is_forgotten(world: World) -> None:
-    await world.east.consumer.consume(message(0))
-    east = world.east.worker
-
-    own = east.heads["acc-7"].entry
-    counted = east.head_bytes
-    east.remember_head("acc-7", None)
-
-    assert own is not None
-    assert own.state_bytes
-    assert counted > 0 == east.head_bytes
-
-
 def test_the_same_failure_in_the_same_place_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
