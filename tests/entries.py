@@ -1,6 +1,5 @@
 """Entries and what belongs to them, as the tests of the journal write them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from shared.domain import next_entry
@@ -13,13 +12,10 @@ from shared.domain.outbox import (
     Delivered,
     DestinationBatch,
     Outbox,
-    OutputAction,
-    OutputDecision,
     PendingOutbox,
     address,
 )
-from shared.domain.standstill import Sign
-from shared.ports import SessionNeed, StoredEntry, WriteResult
+from shared.ports import StoredEntry, WriteResult
 from shared.storage.journal import Journal
 from tests.world import message, require
 
@@ -79,31 +75,11 @@ def pending_in(session: str, *regions: str, first: int = 0) -> Outbox:
     return address("out", messages, regions)
 
 
-SOUGHT = (SessionNeed.RESOLUTION, SessionNeed.DRAINING, SessionNeed.DELIVERY)
-# Older than anything, and younger than everything: clocks tell whole seconds.
-LATE, EARLY = 3_600.0, -5.0
-
-
-async def find_signs(
-    journal: Journal, session: str, older_than_seconds: float = LATE
-) -> Sequence[Sign]:
-    """Everything that one session shows."""
-    return await journal.signs(
-        SOUGHT, REGIONS, session=session, older_than_seconds=older_than_seconds, limit=100
-    )
-
-
-def fault(head: Entry | None, session: str, sequence: int = 0) -> Entry:
+def fault(head: Entry | None, session: str) -> Entry:
     """The entry of a message that failed and halts its session."""
-    made_from = EntryInput(head, message(sequence, session=session), attempt_of("a"))
+    opened = next_entry.open_entry(EntryInput(head, message(0, session=session), attempt_of("a")))
     outbox = pending_in(session, "east", "west")
-    return next_entry.fail(
-        next_entry.open_entry(made_from), reason="it burns", outbox=outbox, halts=True
-    )
-
-
-WHY = "there is no such queue"
-DECISION = OutputDecision(OutputAction.REDIRECT, "Ada", "it moved", "other")
+    return next_entry.fail(opened, reason="it burns", outbox=outbox, halts=True)
 
 
 def outbox_to(session: str, *queues: str) -> Outbox:
@@ -115,7 +91,7 @@ def outbox_to(session: str, *queues: str) -> Outbox:
 
 def blocked_at(*queues: str, region: str = "east") -> Delivered:
     """One region has everything but what some queues do not take."""
-    return Delivered((region,), blocked={region: dict.fromkeys(queues, WHY)})
+    return Delivered((region,), blocked={region: dict.fromkeys(queues, "there is no such queue")})
 
 
 def claim(session: str) -> Entry:

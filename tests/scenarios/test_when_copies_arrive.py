@@ -261,14 +261,6 @@ async def target(world: World) -> dict[str, int]:
     return dict(head.state or {}) if head else {}
 
 
-async def test_two_copies_of_a_shot_at_once_hit_once() -> None:
-    world = await game(move(0, 10))
-    await at_once(world, fire(1, 10), fire(1, 10))
-
-    assert set(world.outputs("east", "in")) == set(await judged(move(0, 10), fire(1, 10)))
-    assert await score(world) == (1, 0)
-
-
 async def test_a_copy_of_a_hit_after_the_target_moved_away_does_not_become_a_miss() -> None:
     played = [move(0, 1), fire(1, 1), move(2, 2)]
     world = await game(*played)
@@ -278,47 +270,6 @@ async def test_a_copy_of_a_hit_after_the_target_moved_away_does_not_become_a_mis
     assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
     assert await score(world) == (1, 0)
     assert await target(world) == {"position": 2, "attempts": 0}
-
-
-async def test_a_hit_that_a_region_misses_is_made_again_on_the_target_as_it_stood() -> None:
-    world = await game()
-    played = [move(0, 1), fire(1, 1), move(2, 2), fire(3, 1)]
-    world.bus.unavailable = {"west"}
-    await take(world.east, *played)
-    world.bus.unavailable = set()
-
-    await sweep_later(world)
-
-    assert world.outputs("west", "in") == world.outputs("east", "in") == await judged(*played)
-    assert await score(world) == (1, 1)
-
-
-async def test_two_copies_of_a_shot_and_a_move_at_once_count_one_shot() -> None:
-    world = await game(move(0, 5))
-    await at_once(world, fire(1, 5), fire(1, 5), move(2, 7), fire(1, 5))
-
-    assert sum(await score(world)) == 1
-    assert set(world.outputs("east", "in")) == set(await judged(move(0, 5), fire(1, 5)))
-    assert await target(world) == {"position": 7, "attempts": 0}
-
-
-async def test_two_copies_of_a_hit_on_the_scoreboard_count_once() -> None:
-    world = await game(move(0, 3), fire(1, 3))
-    (told,) = world.bus.messages("east", "in")
-
-    await at_once(world, told, told)
-
-    assert await score(world) == (1, 0)
-
-
-async def test_a_copy_of_the_first_move_in_the_second_round_does_not_move_the_target_back() -> None:
-    played = [move(0, 5), move(1, 10), fire(2, 10)]
-    world = await game(*played, move(0, 5))
-    await world.worker("west").consumer.consume(move(0, 5))
-
-    assert await target(world) == {"position": 10, "attempts": 1}
-    assert world.outputs("east", "in") == world.outputs("west", "in") == await judged(*played)
-    assert await score(world) == (1, 0)
 
 
 async def test_a_hundred_copies_of_one_shot_and_more_of_another_at_once_are_two_hits() -> None:

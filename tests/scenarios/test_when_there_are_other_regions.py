@@ -1,13 +1,11 @@
 """There are three regions, or both lead: each message has one effect, whoever is first."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
-from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
@@ -147,25 +145,3 @@ async def test_only_the_copy_of_a_region_that_does_not_lead_is_delayed(delivery:
         ("west", "acc-0"): DELAY_SECONDS,
         ("west", "acc-2"): 0.0,
     }
-
-
-async def test_both_regions_at_once_apply_everything_once_and_in_order(world: World) -> None:
-    bills = [message(n, kind="account.bill") for n in range(20)]
-
-    async def work(region: str) -> list[type]:
-        worker = world.worker(region)
-        return [type(await worker.consumer.consume(bill)) for bill in bills]
-
-    east, west = await asyncio.gather(work("east"), work("west"))
-
-    assert set(east) | set(west) <= {Processed, AlreadyDone}
-    assert [{e, w} for e, w in zip(east, west, strict=True)] == [{Processed, AlreadyDone}] * 20
-    assert world.amounts() == list(range(1, 21))
-    assert first_copies(world, "east") == first_copies(world, "west")
-
-
-def first_copies(world: World, region: str) -> list[Message]:
-    """The outputs of a region, each once, in the order in which they came."""
-    found = {m.id: m for m in world.bus.messages(region, "out")}
-    assert all(found[m.id] == m for m in world.bus.messages(region, "out"))
-    return list(found.values())

@@ -2,19 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 
-import azure.functions as func
 import pytest
 
 from functions.triggers.receive import receive_message
-from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, message, require
-
-NOW = datetime.fromtimestamp(EPOCH_SECONDS, UTC).isoformat()
 
 
 async def test_identity_comes_from_the_application_properties_alone(world: World) -> None:
@@ -23,34 +17,15 @@ async def test_identity_comes_from_the_application_properties_alone(world: World
     assert [entry["identities"][0]["id"] for entry in world.entries()] == [message(0).id]
 
 
-async def test_calls_that_come_at_once_in_any_order_share_an_entry(world: World) -> None:
-    odd = replace(message(7), number=None, time=NOW)
-    other = replace(odd, id="other", body=b'{"amount":9}')
-    sent = [message(0), message(1), odd, message(2), other]
-    deliveries = [delivery_of(one, arrival=n) for n, one in enumerate(sent)]
-
-    await receive_all(world, [delivery(b"{}", {}), *reversed(deliveries)])
-
-    assert world.amounts() == [1, 2, 3, 8, 9]
-    assert [len(entry["identities"]) for entry in world.entries()] == [3, 1, 1]
-    assert len(world.bus.messages("east", "errors")) == 1
-
-
 async def test_messages_are_of_the_session_that_they_name_whatever_the_broker_says(
     world: World,
 ) -> None:
     sent = [message(0), message(1), message(2, session="acc-8"), message(0, session="acc-8")]
 
-    await receive_all(world, [delivery_of(one) for one in sent])
+    await asyncio.gather(*(receive_message(world.east, delivery_of(one)) for one in sent))
 
     assert (world.amounts(), world.amounts("acc-8")) == ([1, 2], [1])
-    head = require(await world.journal.head("acc-8"))
-    assert dict(head.parked) == {"bank": 1}
-
-
-async def receive_all(world: World, deliveries: Iterable[func.ServiceBusMessage]) -> None:
-    """Let the east's worker receive all at once."""
-    await asyncio.gather(*(receive_message(world.east, one) for one in deliveries))
+    assert dict(require(await world.journal.head("acc-8")).parked) == {"bank": 1}
 
 
 async def receive_each_outcome(world: World) -> list[str]:

@@ -52,11 +52,6 @@ def test_what_could_not_be_carried_out_is_refused(parts: tuple[Stage, ...], comp
         Plan(parts=parts)
 
 
-def test_a_plan_turns_back_up_to_its_final_stage_or_its_last() -> None:
-    assert Plan(parts=(stage("a"), WAIT, stage("b"), stage("c"))).turn == 3
-    assert Plan(parts=(stage("a"), WAIT, stage("b", is_final=True), stage("c"))).turn == 2
-
-
 @pytest.mark.parametrize(
     ("events", "decision"),
     [

@@ -139,13 +139,6 @@ def test_what_is_no_valid_state_is_refused_by_name(returned: Any, said: str) -> 
         returning(returned)
 
 
-def test_a_state_is_kept_with_its_defaults_and_the_version_of_its_model() -> None:
-    kept = returning(Account.model_construct())
-
-    assert kept.state == {"balance": 0, "owner": None}
-    assert kept.model == ModelVersion("Account", 1)
-
-
 @pytest.mark.parametrize(
     "state",
     [

@@ -4,9 +4,10 @@ import pytest
 
 from shared.domain.errors import Misconfigured, Unavailable
 from shared.domain.journal import Entry
+from shared.engine.consume.duplicates import Duplicates
 from shared.engine.worker import FAILURES_MAX, HEADS_BYTES_MAX, FailureLog, Recent
 from shared.testkit.memory_store import VirtualClock
-from tests.world import World, message, require
+from tests.world import World, message, require, take
 
 STATE_BYTES = 100_000
 
@@ -37,6 +38,19 @@ async def test_ten_thousand_large_states_are_not_kept(world: World) -> None:
     assert "acc-9999" in east.heads
     assert "acc-0" not in east.heads
     assert east.head_bytes == sum(one.size for one in east.heads.values())
+
+
+async def test_the_copies_that_were_looked_for_longest_ago_are_forgotten_first(
+    world: World,
+) -> None:
+    await take(world.east, *map(message, range(120)))
+    duplicates = Duplicates(world.journal, 45)
+    for n in range(120):
+        assert await duplicates.look(message(n)) == message(n).digest
+
+    assert len(duplicates.processed) == 45
+    assert duplicates.recall(message(0)) is None
+    assert duplicates.recall(message(119)) == message(119).digest
 
 
 def test_the_same_failure_in_the_same_place_is_logged_once_a_minute(

@@ -2,40 +2,10 @@
 
 from dataclasses import replace
 
-from shared.domain.outbox import Delivered, OutputAction, OutputDecision
-from shared.ports import Carried, SessionNeed, WriteResult
+from shared.domain.outbox import Delivered
+from shared.ports import SessionNeed
 from shared.storage.journal import Journal
-from tests.entries import (
-    DECISION,
-    REGIONS,
-    WHY,
-    begin,
-    blocked_at,
-    delivered,
-    outbox_to,
-    pending_in,
-    step,
-)
-
-
-async def test_a_blocked_queue_is_kept_with_its_reason_and_no_region_waits(
-    journal: Journal, session: str
-) -> None:
-    _, pending = await begin(journal, session, outbox_to(session, "audit", "out"))
-
-    await journal.acknowledge(pending, Delivered((), taken={"west": ("out",)}))
-    await journal.acknowledge(
-        pending,
-        Delivered(("east",), taken={"east": ("out",)}, blocked={"east": {"audit": WHY}}),
-    )
-
-    (found,) = await journal.blocked(session)
-    assert (found.session, found.position) == (session, 0)
-    assert found.outbox.regions == ("west",)
-    assert found.outbox.blocked == {"east": {"audit": WHY}}
-    assert found.outbox.delivered == {"east": ("out",), "west": ("out",)}
-    assert await journal.pending(session, ["east"]) == []
-    assert [one.session for one in await journal.pending(session, ["west"])] == [session]
+from tests.entries import REGIONS, begin, blocked_at, delivered, outbox_to, pending_in
 
 
 async def test_a_refusal_that_is_recorded_late_blocks_nothing_that_others_have_sent(
@@ -99,45 +69,3 @@ async def test_a_producers_blocked_copies_are_kept_until_they_are_taken(
 
     await journal.acknowledge(blocked, Delivered(("east",), taken={"east": ("out",)}))
     assert await journal.blocked(session) == []
-
-
-async def test_a_decision_is_kept_and_says_what_is_dropped(journal: Journal, session: str) -> None:
-    _, pending = await begin(journal, session, outbox_to(session, "audit"))
-    await journal.acknowledge(pending, blocked_at("audit"))
-
-    await journal.decide(pending, {"audit": DECISION})
-    (decided,) = await journal.blocked(session)
-    assert decided.outbox.decided == {"audit": DECISION}
-    assert decided.outbox.destination_of("audit") == "other"
-    assert not decided.outbox.is_dropped("audit")
-
-    dropped = OutputDecision(OutputAction.DROP, "Ada", "nobody reads it")
-    await journal.decide(pending, {"audit": dropped})
-    (left,) = await journal.blocked(session)
-    assert left.outbox.is_dropped("audit")
-
-
-async def test_what_regions_still_miss_is_recorded_without_a_read(
-    journal: Journal, session: str
-) -> None:
-    await begin(journal, session, pending_in(session, *REGIONS))
-
-    await journal.leave_pending(session, 0, ["west"])
-    assert await journal.pending(session, ["east"]) == []
-    assert len(await journal.pending(session, ["west"])) == 1
-
-    await journal.leave_pending(session, 0, [])
-    await journal.leave_pending(session, 7, [])
-    assert await journal.pending(session, REGIONS) == []
-
-
-async def test_the_next_entry_carries_which_regions_are_left(
-    journal: Journal, session: str
-) -> None:
-    first, _ = await begin(journal, session, pending_in(session, *REGIONS))
-
-    carried = Carried(left=("west",))
-    assert await journal.append(step(first, session), carried) is WriteResult.CREATED
-
-    assert await journal.pending(session, ["east"]) == []
-    assert len(await journal.pending(session, ["west"])) == 1

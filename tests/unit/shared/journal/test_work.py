@@ -2,16 +2,7 @@
 
 from shared.domain.outbox import Delivered
 from shared.storage.journal import Journal
-from tests.entries import (
-    REGIONS,
-    begin,
-    blocked_at,
-    completed,
-    hold,
-    outbox_to,
-    parked,
-    pending_in,
-)
+from tests.entries import REGIONS, begin, blocked_at, completed, hold, outbox_to, parked, pending_in
 from tests.world import World, message
 
 
