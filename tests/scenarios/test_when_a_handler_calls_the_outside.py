@@ -206,11 +206,10 @@ async def test_without_a_number_it_touches_no_journal(world: BusinessWorld) -> N
 
 
 async def test_its_outputs_are_sent_before_it_is_settled(world: BusinessWorld) -> None:
-    world.bus.unavailable.update(REGIONS)
-    for arriving in (NOTE, replace(NOTE, body=b"not json")):
-        with pytest.raises(OutcomeUnknown):
-            await world.east.consumer.consume(arriving)
-    world.bus.unavailable.clear()
+    with world.without(*REGIONS):
+        for arriving in (NOTE, replace(NOTE, body=b"not json")):
+            with pytest.raises(OutcomeUnknown):
+                await world.east.consumer.consume(arriving)
     world.clock.seconds += 10
 
     assert await world.east.consumer.consume(NOTE) == PassedThrough()

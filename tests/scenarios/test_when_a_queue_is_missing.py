@@ -136,12 +136,11 @@ async def test_what_went_out_is_not_sent_again(world: World, kind: str) -> None:
 
 async def test_a_region_that_fails_after_one_queue_took_its_part_gets_the_rest() -> None:
     world = World(handlers=handlers)
-    world.bus.unavailable = {("west", "out")}
-    await world.east.consumer.consume(telling(0))
-    stored = (await entry(world)).outbox
-    assert (stored.regions, dict(stored.delivered)) == (("west",), {"west": (AUDIT,)})
+    with world.without(("west", "out")):
+        await world.east.consumer.consume(telling(0))
+        stored = (await entry(world)).outbox
+        assert (stored.regions, dict(stored.delivered)) == (("west",), {"west": (AUDIT,)})
 
-    world.bus.unavailable.clear()
     await sweep(world)
 
     assert (count(world, "out"), count(world, AUDIT)) == ((1, 1), (2, 2))
@@ -292,9 +291,8 @@ RENAMED = replace(QUEUES, here="in-2", outputs="out-2", errors="errors-2")
 )
 async def test_pending_outputs_and_faults_go_to_the_new_queue(kind: str, queue: str) -> None:
     world = World()
-    world.bus.unavailable = set(REGIONS)
-    await world.east.consumer.consume(message(0, kind=kind))
-    world.bus.unavailable = set()
+    with world.without(*REGIONS):
+        await world.east.consumer.consume(message(0, kind=kind))
 
     for region in REGIONS:
         world.clock.seconds += LAG_SECONDS
@@ -393,9 +391,8 @@ async def test_the_receiver_records_the_tombstone_and_goes_on() -> None:
 
 async def test_one_regions_refusal_is_told_in_the_same_words_as_the_others() -> None:
     world = limited()
-    world.bus.unavailable = {"west"}
-    await world.east.consumer.consume(writing([5_000, 2]))
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await world.east.consumer.consume(writing([5_000, 2]))
     world.bus.largest.clear()
     await sweep_later(world, "west")
 

@@ -39,16 +39,15 @@ async def test_sending_succeeds_and_its_copies_pend(world: World, lost: str, wor
 
 async def test_it_delivers_to_itself_when_it_is_back_in_the_order_of_sending(world: World) -> None:
     sent_first = [message(sequence) for sequence in range(5)]
-    world.bus.unavailable.add("east")
-    producer = world.producer()
-    for one in sent_first:
-        await producer.send([one])
-        world.clock.seconds += 1
-    world.clock.seconds += LAG_SECONDS
-    assert (await world.west.recovery.sweep()).left == 0
-    assert (await world.east.recovery.sweep()).left == 1
+    with world.without("east"):
+        producer = world.producer()
+        for one in sent_first:
+            await producer.send([one])
+            world.clock.seconds += 1
+        world.clock.seconds += LAG_SECONDS
+        assert (await world.west.recovery.sweep()).left == 0
+        assert (await world.east.recovery.sweep()).left == 1
 
-    world.bus.unavailable.clear()
     await sweep_later(world, "east")
 
     assert world.bus.messages("east", "in") == world.bus.messages("west", "in") == sent_first
@@ -115,9 +114,8 @@ async def test_the_cost_of_a_message_does_not_grow_with_what_it_lacks(world: Wor
 
 
 async def test_new_outputs_do_not_overtake_the_missed_ones_when_it_is_back(world: World) -> None:
-    world.bus.unavailable = {"west"}
-    await bill(world, 0, MANY)
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await bill(world, 0, MANY)
 
     await bill(world, MANY, MANY + 11)
     await world.west.recovery.sweep()
@@ -129,9 +127,8 @@ async def test_new_outputs_do_not_overtake_the_missed_ones_when_it_is_back(world
 
 
 async def test_one_sweep_of_the_region_delivers_all_of_it_in_order(world: World) -> None:
-    world.bus.unavailable = {"west"}
-    await bill(world, 0, MANY)
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await bill(world, 0, MANY)
 
     await sweep_later(world, "west")
     world.clock.seconds += PAUSE_SECONDS_MAX
@@ -229,9 +226,8 @@ async def test_when_both_sweep_at_once_neither_looks_young_to_the_other(world: W
 async def after_an_outage(world: World) -> None:
     """East did the first ten; then it was lost and west did the others; east misses them."""
     await take(world.east, *SIXTY[:10])
-    world.bus.unavailable.add("east")
-    assert {type(one) for one in await take(world.west, *SIXTY[10:])} == {Processed}
-    world.bus.unavailable.clear()
+    with world.without("east"):
+        assert {type(one) for one in await take(world.west, *SIXTY[10:])} == {Processed}
     world.clock.seconds += 10
 
 

@@ -1,7 +1,7 @@
 """A send has no answer, is cancelled, or its process dies: no number is lost or used twice."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +10,6 @@ import pytest
 from functions.triggers.recover import sweep_ledgers
 from shared.adapters.cosmos import CosmosContainer
 from shared.domain.errors import AlreadyPublished, InvalidClientState, Misconfigured, OutcomeUnknown
-from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import PAUSE_SECONDS, Delivery
@@ -22,7 +21,6 @@ from shared.settings import InvalidSettings, Settings
 from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault
 from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_bus import MemoryBus
 from shared.wiring import Adapters, connect
 from tests.crashes import rest
 from tests.unit.shared.test_settings import ENVIRONMENT
@@ -34,6 +32,7 @@ from tests.world import (
     World,
     handlers,
     require,
+    sequences,
     sweep_later,
     take,
 )
@@ -241,34 +240,20 @@ DRAFTS = [Draft(f"m-{n}", "account.add", f'{{"amount":{n}}}'.encode()) for n in 
 LATER = [Draft("later", "account.add", b'{"amount":9}')]
 
 
-class OneSided(MemoryBus):
-    """A bus on which a region's sends hang for ever."""
-
-    def __init__(self, world: World, hanging: str) -> None:
-        super().__init__(world.clock)
-        self.hanging: str | None = hanging
-        self.taken = asyncio.Event()
-
-    async def send(
-        self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
-    ) -> None:
-        if region == self.hanging:
-            await asyncio.Event().wait()
-        await super().send(region, queue, messages, delay_seconds=delay_seconds)
-        self.taken.set()
-
-
 async def died_with(region: str) -> World:
     """A world whose producer died when only this region had its messages."""
     world = World()
     (other,) = {*REGIONS} - {region}
-    world.bus = bus = OneSided(world, hanging=other)
-    dying = asyncio.ensure_future(world.producer().publish(SESSION, DRAFTS, OPTIONS))
-    await bus.taken.wait()
+    producer = world.producer()
+    async with producer.readiness.required():
+        world.bus.silent = {other}
+    dying = asyncio.ensure_future(producer.publish(SESSION, DRAFTS, OPTIONS))
+    for _ in range(STEPS_MAX):
+        await asyncio.sleep(0)
     dying.cancel()
     await asyncio.gather(dying, return_exceptions=True)
-    bus.hanging = None
-    assert (len(bus.messages(region, "in")), bus.messages(other, "in")) == (3, [])
+    world.bus.silent = set()
+    assert (len(world.bus.messages(region, "in")), world.bus.messages(other, "in")) == (3, [])
     return world
 
 
@@ -281,23 +266,21 @@ def content(world: World, region: str) -> list[tuple[int, str, bytes]]:
 EXPECTED = [(n, draft.id, draft.body) for n, draft in enumerate(DRAFTS)]
 
 
-@pytest.mark.parametrize("region", REGIONS)
-async def test_the_sweep_brings_the_other_copy(region: str) -> None:
-    world = await died_with(region)
-
-    await rest(world)
-
-    assert content(world, "east") == content(world, "west") == EXPECTED
-    assert await world.pending() == []
-
-
-@pytest.mark.parametrize("region", REGIONS)
-async def test_a_new_process_brings_it_under_the_same_numbers(region: str) -> None:
-    world = await died_with(region)
-
+async def publish_again(world: World) -> None:
+    """A new process publishes the same."""
     published = await world.producer().publish(SESSION, DRAFTS, OPTIONS)
+    assert sequences(published.messages) == [0, 1, 2]
 
-    assert [m.number.sequence for m in published.messages if m.number] == [0, 1, 2]
+
+@pytest.mark.parametrize("bring", [rest, publish_again], ids=["the sweep", "a new process"])
+@pytest.mark.parametrize("region", REGIONS)
+async def test_the_other_copy_is_brought_under_the_same_numbers(
+    region: str, bring: Callable[[World], Awaitable[None]]
+) -> None:
+    world = await died_with(region)
+
+    await bring(world)
+
     assert content(world, "east") == content(world, "west") == EXPECTED
     assert await world.pending() == []
 
@@ -331,10 +314,8 @@ def outsiders_of(world: World, ledgers: MemoryJournal, region: str) -> Services:
 async def test_the_sweep_of_a_region_delivers_what_its_producer_could_not(world: World) -> None:
     ledgers = MemoryJournal(world.clock)
     producer = Producer(ledgers, world.delivery())
-    world.bus.unavailable.add("west")
-
-    published = await producer.publish("acc-7", TWO, OPTIONS)
-    world.bus.unavailable.clear()
+    with world.without("west"):
+        published = await producer.publish("acc-7", TWO, OPTIONS)
     # Nothing of it is in the journal, which the producer has no right to.
     assert "acc-7" not in world.journal.partitions
     await world.clock.sleep(LAG_SECONDS + 60)

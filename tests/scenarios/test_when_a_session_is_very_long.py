@@ -220,9 +220,8 @@ async def test_trying_blocked_outputs_again_ends_in_time_and_goes_on_later(world
 
 async def test_delivering_what_a_region_missed_ends_in_time_and_says_what_is_left() -> None:
     world = World()
-    world.bus.unavailable = {"west"}
-    await take(world.east, *(message(sequence, kind="account.bill") for sequence in range(400)))
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await take(world.east, *(message(sequence, kind="account.bill") for sequence in range(400)))
     resolver = far_worker(world, "west").resolver
     decision = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
 
@@ -299,10 +298,11 @@ async def test_what_an_older_worker_parked_is_found_and_drained() -> None:
 
 
 async def test_many_sessions_are_swept_in_turns_that_each_end_in_time(world: World) -> None:
-    world.bus.unavailable = {"east", "west"}
-    for number in range(500):
-        await world.east.consumer.consume(message(0, kind="account.bill", session=f"acc-{number}"))
-    world.bus.unavailable = set()
+    with world.without("east", "west"):
+        for number in range(500):
+            await world.east.consumer.consume(
+                message(0, kind="account.bill", session=f"acc-{number}")
+            )
     world.clock.seconds += POLICY.lag_seconds
     worker = far_worker(world)
     held: list[float] = []

@@ -6,7 +6,6 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
 
-import azure.functions as func
 import pytest
 
 from functions.handlers import orders, shooting_range, tracking
@@ -27,6 +26,7 @@ from shared.publishing.producer import IdempotentProducer
 from tests.deliveries import delivery_of
 from tests.saga_stage import Stage as SagaStage
 from tests.saga_stage import order, stocked
+from tests.unit.functions.test_ingest import post
 from tests.world import World, message, require
 
 BUSINESS = Handlers.joined([orders.handlers, tracking.handlers, shooting_range.handlers])
@@ -46,17 +46,6 @@ def said(
     name: str = "from-a-stranger",
 ) -> Message:
     return Message(name, session, kind, body, number=number, time=AT)
-
-
-def post(session: str, kind: str, body: bytes = b"{}", key: str = "k") -> func.HttpRequest:
-    return func.HttpRequest(
-        "POST",
-        "http://127.0.0.1/api/sessions/x/messages",
-        headers={"Idempotency-Key": key},
-        params={"type": kind},
-        route_params={"session": session},
-        body=body,
-    )
 
 
 async def listed_alerts(world: World, session: str) -> list[str]:
@@ -95,7 +84,7 @@ async def test_ingest_refuses_it_before_anything_is_numbered(case: str) -> None:
     world = World(handlers=BUSINESS)
     session, kind, body = (ELSEWHERE | RESERVED)[case]
 
-    refused = await accept(world.east, post(session, kind, body))
+    refused = await accept(world.east, post(body, session=session, type=kind))
 
     assert refused.status_code == 403
     problem = json.loads(refused.get_body())
@@ -212,8 +201,8 @@ async def test_nobody_fences_what_ingest_accepts(world: World) -> None:
     await receive_message(world.east, delivery_of(stranger))
 
     for n in range(2):
-        request = post("acc-7", "account.add", b'{"amount":%d}' % (n + 5), key=f"k-{n}")
-        assert (await accept(world.east, request)).status_code == 202
+        accepted = await accept(world.east, post(b'{"amount":%d}' % (n + 5), key=f"k-{n}"))
+        assert accepted.status_code == 202
     for sent in world.bus.messages("east", "in"):
         await receive_message(world.east, delivery_of(sent))
 

@@ -9,16 +9,13 @@ import pytest
 
 from proof.simulation.world import virtual_time
 from shared.domain.errors import OutcomeUnknown, Unavailable
-from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Outcome, Parked, Processed
 from shared.engine.consume.turns import LINGER_SECONDS_MAX, LINGER_SECONDS_MIN
-from shared.ports import NOTHING_CARRIED, Carried, WriteResult
-from shared.storage.journal import Journal
 from shared.testkit.injected_faults import CallFault
-from shared.testkit.intercepted import InterceptedJournal
-from tests.business import healthy, plain
+from tests.business import Gated, healthy, plain
+from tests.far_store import FarJournal
 from tests.loop_clock import LoopClock
 from tests.world import GAP_SECONDS, POLICY, World, message, take
 
@@ -27,20 +24,6 @@ from tests.world import GAP_SECONDS, POLICY, World, message, take
 TEN = [message(n, kind="account.bill") for n in range(10)]
 TURNS_MAX = 100
 SECONDS_MAX = 60.0
-
-
-class SlowJournal(InterceptedJournal):
-    """A journal in which each write waits until it is let through."""
-
-    def __init__(self, journal: Journal) -> None:
-        super().__init__(journal)
-        self.open = asyncio.Event()
-        self.writing = asyncio.Event()
-
-    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
-        self.writing.set()
-        await self.open.wait()
-        return await super().append(entry, carried)
 
 
 def begin(worker: Services, messages: Sequence[Message]) -> list[asyncio.Task[Outcome]]:
@@ -58,14 +41,17 @@ def messages_of(world: World) -> list[int]:
 
 
 @asynccontextmanager
-async def during_a_write(world: World, first: Message) -> AsyncIterator[asyncio.Task[Outcome]]:
-    """A call whose write is under way inside the block, and goes through at its end."""
-    slow = SlowJournal(world.journal)
+async def during_a_write(
+    world: World, *messages: Message
+) -> AsyncIterator[list[asyncio.Task[Outcome]]]:
+    """Calls whose write is under way inside the block, and goes through at its end."""
+    slow = Gated(world.journal, "append")
+    slow.gate.clear()
     world.east.worker.journal = slow
-    (call,) = begin(world.east, [first])
-    await slow.writing.wait()
-    yield call
-    slow.open.set()
+    calls = begin(world.east, messages)
+    await slow.waits.wait()
+    yield calls
+    slow.gate.set()
 
 
 async def end(*calls: asyncio.Task[Outcome]) -> list[Outcome | BaseException]:
@@ -81,7 +67,7 @@ async def wait_a_moment() -> None:
 
 
 async def test_what_arrives_during_a_write_is_the_next_entry_in_any_order(world: World) -> None:
-    async with during_a_write(world, TEN[0]) as first:
+    async with during_a_write(world, TEN[0]) as (first,):
         others = begin(world.east, [TEN[n] for n in (7, 2, 9, 1, 4, 3, 8, 5, 6)])
         await wait_a_moment()
     outcomes = await end(first, *others)
@@ -96,7 +82,7 @@ async def test_what_arrives_during_a_write_is_the_next_entry_in_any_order(world:
 async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool) -> None:
     world = World()
 
-    async with during_a_write(world, TEN[0]) as first:
+    async with during_a_write(world, TEN[0]) as (first,):
         others = begin(world.east, TEN[1:])
         await wait_a_moment()
         (first if leader_dies else others[3]).cancel()
@@ -113,13 +99,9 @@ async def test_a_call_that_is_cancelled_takes_no_other_with_it(leader_dies: bool
 
 async def test_a_call_that_is_cancelled_during_the_write_for_it_fails_no_other() -> None:
     world = World()
-    slow = SlowJournal(world.journal)
-    world.east.worker.journal = slow
-    calls = begin(world.east, TEN)
-    await slow.writing.wait()
 
-    calls[3].cancel()
-    slow.open.set()
+    async with during_a_write(world, *TEN) as calls:
+        calls[3].cancel()
     outcomes = await end(*calls)
 
     assert [type(o) for o in outcomes if not isinstance(o, Processed)] == [asyncio.CancelledError]
@@ -202,7 +184,7 @@ async def test_calls_behind_a_gap_that_stays_are_parked_after_one_wait(world: Wo
 async def test_messages_handed_out_again_while_their_old_calls_run_have_one_effect() -> None:
     world = World()
 
-    async with during_a_write(world, TEN[0]) as first:
+    async with during_a_write(world, TEN[0]) as (first,):
         old = begin(world.east, TEN[1:])
         await wait_a_moment()
         new = begin(world.east, TEN)
@@ -218,7 +200,7 @@ async def test_messages_handed_out_again_while_their_old_calls_run_have_one_effe
 async def test_two_regions_that_fold_the_same_session_at_once_have_one_effect_each() -> None:
     world = World()
 
-    async with during_a_write(world, TEN[0]) as first:
+    async with during_a_write(world, TEN[0]) as (first,):
         east = begin(world.east, TEN[1:])
         await wait_a_moment()
         west = await end(*begin(world.west, TEN[:6]))
@@ -270,20 +252,14 @@ CALLS = 16
 ROUNDING = 1e-6
 
 
-class FarJournal(InterceptedJournal):
-    """A journal in which each write takes its time."""
-
-    async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:
-        await asyncio.sleep(WRITE_SECONDS)
-        return await super().append(entry, carried)
-
-
 def far_away(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
     """Do it in virtual time, with a journal that is far away from the eastern region."""
 
     async def run() -> None:
         world = World(LoopClock())
-        world.east.worker.journal = FarJournal(world.journal)
+        world.east.worker.journal = FarJournal(
+            world.journal, world.clock, read_seconds=0, write_seconds=WRITE_SECONDS
+        )
         await work(world)
 
     return lambda: virtual_time.run(run())

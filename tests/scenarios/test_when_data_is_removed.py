@@ -123,9 +123,8 @@ BILLS = [message(n, kind="account.bill") for n in range(4)]
 
 async def leave_pending(world: World, count: int) -> None:
     """So many bills, none of which the west has."""
-    world.bus.unavailable = {"west"}
-    await take(world.east, *BILLS[:count])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await take(world.east, *BILLS[:count])
     world.east = world.worker("east")
 
 

@@ -218,16 +218,15 @@ async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_re
 
 async def test_a_pending_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
     await consume(world, [message(n) for n in range(50)])
-    world.bus.unavailable = {"west"}
-    await consume(world, [message(50, kind="account.bill")])
-    await consume(world, [message(n) for n in range(51, MANY)])
-    world.clock.seconds += RETENTION
-    quiet = world.outputs("east")
+    with world.without("west"):
+        await consume(world, [message(50, kind="account.bill")])
+        await consume(world, [message(n) for n in range(51, MANY)])
+        world.clock.seconds += RETENTION
+        quiet = world.outputs("east")
 
-    await world.east.compactor.compact()
-    assert positions(world) == list(range(50, MANY))
+        await world.east.compactor.compact()
+        assert positions(world) == list(range(50, MANY))
 
-    world.bus.unavailable = set()
     await world.west.recovery.sweep()
     world.clock.seconds += RETENTION
     await world.east.compactor.compact()
@@ -240,9 +239,8 @@ async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
     again = [writing([n % 3], n, kind="write.again") for n in range(MANY)]
     await consume(quiet, again)
     await consume(world, again[:120])
-    world.bus.unavailable = {"west"}
-    await consume(world, again[120:])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await consume(world, again[120:])
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
@@ -322,12 +320,11 @@ async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
 ) -> None:
     # One search sees only some documents of sessions that cannot be helped.
     monkeypatch.setattr("shared.engine.operate.compact.SEARCHED_MAX", 10)
-    world.bus.unavailable = {"west"}
-    for number in range(3):
-        session = f"stuck-{number}"
-        bill = message(0, session=session, kind="account.bill")
-        await consume(world, [bill, *(message(n, session=session) for n in range(1, 110))])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        for number in range(3):
+            session = f"stuck-{number}"
+            bill = message(0, session=session, kind="account.bill")
+            await consume(world, [bill, *(message(n, session=session) for n in range(1, 110))])
     await long_session(world)
 
     assert await world.east.compactor.compact() == Compacted(MANY - 1)

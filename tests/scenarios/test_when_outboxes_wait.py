@@ -42,9 +42,8 @@ async def leave_unsent(world: World) -> list[tuple[str, bytes]]:
     bill = message(0, session="new", kind="account.bill")
     quiet = World()
     assert isinstance(await quiet.east.consumer.consume(bill), Processed)
-    world.bus.unavailable |= {"east", "west"}
-    await world.worker("east").consumer.consume(bill)
-    world.bus.unavailable -= {"east", "west"}
+    with world.without("east", "west"):
+        await world.worker("east").consumer.consume(bill)
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
 
@@ -172,9 +171,8 @@ async def test_a_feed_that_repeats_and_skips_sends_each_output_once() -> None:
 
 async def test_two_quick_saves_of_one_session_are_delivered_in_order_by_one_look() -> None:
     world = World()
-    world.bus.unavailable = {"east"}
-    await take(world.east, *BILLS[:2])
-    world.bus.unavailable = set()
+    with world.without("east"):
+        await take(world.east, *BILLS[:2])
     (newest,) = [pending for pending in await feed_of(world) if pending.position == 1]
 
     await world.worker("east").recovery.recover([newest])

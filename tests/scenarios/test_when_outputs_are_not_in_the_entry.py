@@ -27,16 +27,7 @@ from tests.crashes import rest, sent
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
-from tests.world import (
-    LAG_SECONDS,
-    Account,
-    Amount,
-    Receipt,
-    World,
-    message,
-    sweep_later,
-    take,
-)
+from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, sweep_later, take
 
 # When outputs are made again, on the state before, they have the same bytes.
 
@@ -96,9 +87,8 @@ async def leave_unsent(world: World, *quotes: Message) -> list[tuple[str, bytes]
     quiet = World(handlers=handlers)
     await take(quiet.east, *quotes)
     await world.east.consumer.consume(quotes[0])
-    world.bus.unavailable = {"west"}
-    await take(world.east, *quotes[1:])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await take(world.east, *quotes[1:])
     world.clock.seconds += LAG_SECONDS
     return quiet.outputs("east")
 
@@ -129,10 +119,9 @@ async def test_what_was_captured_is_what_the_handler_first_saw(world: World) -> 
         return Handled(account, (Output("account.quote", cost),))
 
     world.handlers = handlers_with(careless)
-    world.bus.unavailable = {"west"}
-    east = world.worker("east")
-    await east.consumer.consume(QUOTES[0])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        east = world.worker("east")
+        await east.consumer.consume(QUOTES[0])
     world.clock.seconds += LAG_SECONDS
 
     await world.worker("west").recovery.sweep()
@@ -216,11 +205,10 @@ async def test_a_handler_that_now_fails_keeps_no_other_session_from_recovery(wor
     def fails(_: Account, __: Amount, ___: Context) -> Account:
         raise ZeroDivisionError("a bug")
 
-    world.bus.unavailable = {"west"}
-    await world.east.consumer.consume(QUOTES[0])
-    world.handlers = handlers_with(fails)
-    await world.worker("east").consumer.consume(message(0, session="other", kind="quote"))
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await world.east.consumer.consume(QUOTES[0])
+        world.handlers = handlers_with(fails)
+        await world.worker("east").consumer.consume(message(0, session="other", kind="quote"))
     world.clock.seconds += LAG_SECONDS
 
     swept = await world.worker("west").recovery.sweep()
@@ -276,10 +264,9 @@ async def test_all_arrive_whole_in_order_in_both_regions(
 
 
 async def test_the_stages_vanish_when_every_region_has_them(world: World) -> None:
-    world.bus.unavailable = {"west"}
-    await world.east.consumer.consume(writing(THREE_STAGES))
-    assert len(staged(world)) == 3
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await world.east.consumer.consume(writing(THREE_STAGES))
+        assert len(staged(world)) == 3
     await sweep_later(world, "west")
 
     assert staged(world) == []
@@ -354,9 +341,8 @@ async def test_two_attempts_stages_do_not_mix(world: World) -> None:
     async def stage_after_a_rival(*arguments: object) -> None:
         world.journal.stage = stage  # type: ignore[method-assign]
         await stage(*arguments)  # type: ignore[arg-type]
-        world.bus.unavailable = {"east", "west"}
-        await rival.consumer.consume(writing(THREE_STAGES))
-        world.bus.unavailable = set()
+        with world.without("east", "west"):
+            await rival.consumer.consume(writing(THREE_STAGES))
 
     world.journal.stage = stage_after_a_rival  # type: ignore[assignment, method-assign]
 

@@ -303,9 +303,8 @@ async def test_outputs_of_one_session_to_another_by_two_queues_of_one_app_do_not
 async def test_outputs_made_again_go_where_they_first_went(before: bool, after: bool) -> None:
     world = World(handlers=telling(Kind.DETERMINISTIC, counts=before))
     await world.east.consumer.consume(THREE[0])
-    world.bus.unavailable = {"west"}
-    await world.east.consumer.consume(THREE[1])
-    world.bus.unavailable = set()
+    with world.without("west"):
+        await world.east.consumer.consume(THREE[1])
     world.clock.seconds += LAG_SECONDS
 
     world.handlers = telling(Kind.DETERMINISTIC, counts=after)

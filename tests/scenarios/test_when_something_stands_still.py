@@ -6,13 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.domain.errors import (
-    InvalidMessage,
-    NotOpen,
-    OutcomeUnknown,
-    Unavailable,
-    UnknownType,
-)
+from shared.domain.errors import InvalidMessage, NotOpen, OutcomeUnknown, Unavailable, UnknownType
 from shared.domain.journal import Resolution
 from shared.domain.standstill import StandstillKind
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -41,18 +35,17 @@ def refusing() -> World:
 
 
 async def test_outputs_that_a_region_misses_are_listed_once_they_are_late(world: World) -> None:
-    world.bus.unavailable = {"west"}
-    await world.east.consumer.consume(message(0, kind="account.bill"))
-    assert await shown(world.east) == []
-    world.clock.seconds += LATE_SECONDS
+    with world.without("west"):
+        await world.east.consumer.consume(message(0, kind="account.bill"))
+        assert await shown(world.east) == []
+        world.clock.seconds += LATE_SECONDS
 
-    (pending,) = await listed(world.east)
+        (pending,) = await listed(world.east)
 
-    assert (pending.kind, pending.session) == (StandstillKind.PENDING, "acc-7")
-    assert (pending.position, pending.regions) == (0, ("west",))
-    assert pending.cause == "outputs have not reached west"
-    assert await world.east.resolver.deliver("acc-7", DELIVER) == ("west",)
-    world.bus.unavailable = set()
+        assert (pending.kind, pending.session) == (StandstillKind.PENDING, "acc-7")
+        assert (pending.position, pending.regions) == (0, ("west",))
+        assert pending.cause == "outputs have not reached west"
+        assert await world.east.resolver.deliver("acc-7", DELIVER) == ("west",)
     world.clock.seconds += LATE_SECONDS
     assert await world.east.resolver.deliver("acc-7", DELIVER) == ()
     assert await shown(world.east) == []

@@ -23,8 +23,11 @@ from shared.ports import SessionNeed
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
+from tests.asking import ask
 from tests.deliveries import delivery, delivery_of
 from tests.saga_stage import Stage, order
+from tests.unit.functions.test_ingest import post
+from tests.unit.functions.test_sagas_http import Hub
 from tests.world import GAP_SECONDS, SKIP, World, message
 
 # When the input is bad, or looks as if, each kind has a named end, and nothing is lost.
@@ -231,53 +234,13 @@ TIMES = {
     "after the last year": ("9999-12-31T23:59:59-14:00", True),
 }
 GOOD_BODY = b'{"amount":5}'
-
-
-class Hub:
-    """A task hub that takes everything."""
-
-    async def schedule_new_orchestration(self, *_: Any, **__: Any) -> str:
-        return ""
-
-    async def raise_orchestration_event(self, *_: Any) -> None:
-        pass
-
-    async def get_all_orchestration_states(self, _: Any) -> list[Any]:
-        return []
-
-
-def ask(
-    body: bytes = GOOD_BODY,
-    *,
-    headers: Mapping[str, str] | None = None,
-    query: str = "",
-    **named: Mapping[str, str],
-) -> func.HttpRequest:
-    return func.HttpRequest(
-        "POST",
-        f"http://127.0.0.1/api{query}",
-        headers={"Idempotency-Key": "k", **(headers or {})},
-        params=dict(named.get("params", {})),
-        route_params=dict(named.get("route", {})),
-        body=body,
-    )
+PLACED = order(("p", 1))
+START = sagas.start_saga_over_http
 
 
 def ingest(value: str, part: str) -> Awaitable[func.HttpResponse]:
-    params, route = {"type": "account.add"}, {"session": "acc-7"}
-    headers: dict[str, str] = {}
-    match part:
-        case "key":
-            headers["Idempotency-Key"] = value
-        case "session":
-            route["session"] = value
-        case "time":
-            params["time"] = value
-        case "time in a header":
-            headers["ce-time"] = value
-        case _:
-            params[part] = value
-    return accept(World().east, ask(headers=headers, params=params, route=route))
+    asked = {"headers": {"ce-time": value}} if part == "time in a header" else {part: value}
+    return accept(World().east, post(**asked))
 
 
 def resolve(session: str) -> Awaitable[func.HttpResponse]:
@@ -285,29 +248,22 @@ def resolve(session: str) -> Awaitable[func.HttpResponse]:
     return carry_out(World().east, ask(body, route={"session": session}))
 
 
-def start(key: str, kind: str = "order.place") -> Awaitable[func.HttpResponse]:
-    request = ask(order(("p", 1)).encode(), params={"type": kind}, route={"key": key})
-    return sagas.start_saga_over_http(Stage(orders.handlers).worker(), request, Hub())
-
-
-def tell(key: str, event: str) -> Awaitable[func.HttpResponse]:
-    request = ask(b"", route={"key": key, "event": event})
-    return sagas.add_event_over_http(Stage(orders.handlers).worker(), request, Hub())
+def saga(
+    do: Any, key: str, body: bytes | str = "", event: str = "", **query: str
+) -> Awaitable[func.HttpResponse]:
+    request = ask(body, route={"key": key or "x" * 129, "event": event}, query=query)
+    answer: Awaitable[func.HttpResponse] = do(Stage(orders.handlers).book(), request, Hub())
+    return answer
 
 
 def show(key: str) -> Awaitable[func.HttpResponse]:
-    request = ask(b"", route={"key": key})
-    return sagas.describe_saga_over_http(Stage(orders.handlers).worker(), request)
-
-
-def cancel(key: str) -> Awaitable[func.HttpResponse]:
-    request = ask(b"", route={"key": key})
-    return sagas.cancel_over_http(Stage(orders.handlers).worker(), request, Hub())
+    request = ask(route={"key": key or "x" * 129})
+    return sagas.describe_saga_over_http(Stage(orders.handlers).book(), request)
 
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
-    request = ask(b"", params={"state": state})
-    return sagas.list_over_http(Stage(orders.handlers).worker(), request, Hub())
+    services = Stage(orders.handlers).book()
+    return sagas.list_over_http(services, ask(query={"state": state}), Hub())
 
 
 # Each entrance takes a name, and answers 200, 202, 404 or 409 where there can be such a name.
@@ -316,17 +272,17 @@ NAMED_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
     "ingest: session": lambda name: ingest(name, "session"),
     "session": lambda name: show_session(World().east, ask(route={"session": name})),
     "resolution: session": resolve,
-    "start a saga: key": lambda name: start(name or "x" * 129),
-    "tell a saga: key": lambda name: tell(name or "x" * 129, "approved"),
-    "show a saga: key": lambda name: show(name or "x" * 129),
-    "cancel a saga: key": lambda name: cancel(name or "x" * 129),
+    "start a saga: key": lambda name: saga(START, name, PLACED, type="order.place"),
+    "tell a saga: key": lambda name: saga(sagas.add_event_over_http, name, event="approved"),
+    "show a saga: key": show,
+    "cancel a saga: key": lambda name: saga(sagas.cancel_over_http, name),
 }
 # Of these only a few words are known: 400, whatever else it is.
 WORDS_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
     "ingest: type": lambda word: ingest(word, "type"),
     "ingest: parameter": lambda word: ingest("1", word or "x"),
-    "start a saga: type": lambda word: start("o-1", word),
-    "tell a saga: event": lambda word: tell("o-1", word),
+    "start a saga: type": lambda word: saga(START, "o-1", PLACED, type=word),
+    "tell a saga: event": lambda word: saga(sagas.add_event_over_http, "o-1", event=word),
     "list sagas: state": lambda word: list_in(word or "x"),
 }
 
@@ -368,26 +324,24 @@ async def test_a_time_over_http_is_one_or_a_bad_request(part: str, case: str) ->
 @pytest.mark.parametrize("case", BODIES)
 async def test_a_body_over_http_can_be_read_or_is_refused(case: str) -> None:
     body, can_be = BODIES[case]
-    params = {"type": "account.add"}
-    answers = [
-        await accept(World().east, ask(body, params=params, route={"session": "acc-7"})),
-        await sagas.start_saga_over_http(
-            Stage(orders.handlers).worker(),
-            ask(body, params={"type": "order.place"}, route={"key": "o-1"}),
-            Hub(),
-        ),
-        await carry_out(World().east, ask(body, route={"session": "acc-7"})),
-    ]
 
-    ends = [named_end(answer) for answer in answers]
+    ingested = named_end(await accept(World().east, post(body)))
+    started = named_end(await saga(START, "o-1", body, type="order.place"))
+    decided = named_end(await carry_out(World().east, ask(body, route={"session": "acc-7"})))
 
-    assert ends[0] in ({202} if can_be else {400, 413})
-    assert set(ends[1:]) <= {400, 413}
+    assert ingested in ({202} if can_be else {400, 413})
+    assert {started, decided} <= {400, 413}
 
 
 @pytest.mark.parametrize("query", ["?type=account.add&type=account.burn", "?time=1&time=2"])
 async def test_a_parameter_that_is_given_twice_is_a_bad_request(query: str) -> None:
-    request = ask(query=query, params={"type": "account.add"}, route={"session": "acc-7"})
+    request = ask(
+        GOOD_BODY,
+        path=query,
+        headers={"Idempotency-Key": "k"},
+        route={"session": "acc-7"},
+        query={"type": "account.add"},
+    )
 
     refused = await accept(World().east, request)
 

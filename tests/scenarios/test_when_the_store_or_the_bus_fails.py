@@ -179,10 +179,9 @@ async def test_what_is_given_up_on_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
-    world.bus.unavailable = {"west"}
-    for n in range(40):
-        await world.east.consumer.consume(message(0, kind="account.bill", session=f"acc-{n}"))
-    world.bus.unavailable = set()
+    with world.without("west"):
+        for n in range(40):
+            await world.east.consumer.consume(message(0, kind="account.bill", session=f"acc-{n}"))
     fail = STORE_FAILURES["The key or the token is wrong."]
     world.journal.fault_plan = FailingPlan(world, STORE, fail, "writes")
 

@@ -19,7 +19,7 @@ from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
 from shared.wiring import connect
-from tests.unit.functions.asking import ask, document
+from tests.asking import ask, document
 from tests.unit.functions.test_page import asked, fields, form
 from tests.unit.shared.test_settings import ENVIRONMENT
 from tests.world import World, handlers, message

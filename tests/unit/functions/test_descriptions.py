@@ -19,7 +19,7 @@ from shared.domain.message import Message, Number
 from shared.domain.outbox import AppQueues
 from shared.domain.wire import PREFIX, from_properties, to_properties
 from shared.engine.operate.resolve import ResolutionAction
-from tests.unit.functions.asking import ask, document
+from tests.asking import ask, document
 from tests.world import World
 
 QUEUES = AppQueues("in", "out", "errors")

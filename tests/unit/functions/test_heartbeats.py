@@ -9,7 +9,7 @@ import pytest
 from functions.http.operate import report_health
 from shared.domain.errors import Unavailable
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
-from tests.unit.functions.asking import ask, document
+from tests.asking import ask, document
 from tests.world import World
 
 

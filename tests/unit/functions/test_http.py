@@ -24,7 +24,7 @@ from proof.simulation.world import virtual_time
 from shared.domain.journal import Resolution
 from shared.engine.build import Services
 from shared.testkit.injected_faults import CallFault
-from tests.unit.functions.asking import ask, document
+from tests.asking import ask, document
 from tests.world import REGIONS, World, message, require
 
 

@@ -16,7 +16,7 @@ from functions.page.view import compare_states, group_by_cause, link_docs
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
-from tests.unit.functions.asking import ask
+from tests.asking import ask
 from tests.world import World, message, require
 
 UUID = "0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a"

@@ -22,9 +22,8 @@ type Trigger = Callable[[object], Coroutine[None, None, None]]
 async def pending_world() -> World:
     """A world in which the east missed an output."""
     world = World()
-    world.bus.unavailable.add("east")
-    await world.west.consumer.consume(message(0, kind="account.bill"))
-    world.bus.unavailable.clear()
+    with world.without("east"):
+        await world.west.consumer.consume(message(0, kind="account.bill"))
     world.clock.seconds += LAG_SECONDS
     return world
 

@@ -16,8 +16,8 @@ from functions.triggers.saga_drive import CHANGED
 from functions.triggers.sagas import log_alert
 from shared.domain.saga.plan import SagaState, instance_of
 from shared.storage.entries import encode_entry
+from tests.asking import ask
 from tests.saga_stage import Stage, order, stocked
-from tests.unit.functions.asking import ask
 
 PLACED = order(("p", 60), approval=60)
 INSTANCE = instance_of("o-1")
