@@ -1,7 +1,7 @@
 """Sagas on the in-memory twin: both regions' workers, and walks that can die and be taken up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, count
@@ -9,9 +9,8 @@ from typing import Any
 
 from shared.domain.errors import LockstepError, Unavailable
 from shared.domain.handler import Handlers
-from shared.domain.journal import Json, Owner
+from shared.domain.journal import Json
 from shared.domain.message import Message, derive_id
-from shared.domain.outbox import AppQueues
 from shared.domain.saga.plan import SagaState, pauses_between
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import (
@@ -25,51 +24,27 @@ from shared.domain.saga.walk import (
     WalkRequest,
     orchestrate,
 )
-from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 from shared.engine.worker import Policy, WaitLimits
-from shared.ports import Telemetry
 from shared.testkit.injected_faults import FaultPlan, ProcessKilled
-from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_bus import MemoryBus
-from shared.testkit.memory_store import VirtualClock
+from tests.world import QUEUES, REGIONS, World
 
-REGIONS = ("east", "west")
 STAND_BY_SECONDS = 60.0
-QUEUES = AppQueues(here="in", outputs="out", errors="errors")
 POLICY = Policy(waits=WaitLimits(gap_seconds=1.0))
 
 
-class Stage:
-    """A journal, a bus and a clock, and as many workers as are asked for."""
+class Stage(World):
+    """A world in which every call of the store and the bus may be planned to go wrong."""
 
     def __init__(self, handlers: Handlers, fault_plan: FaultPlan | None = None) -> None:
-        self.handlers = handlers
-        self.clock = VirtualClock()
+        super().__init__(policy=POLICY, handlers=handlers)
         self.fault_plan = fault_plan or FaultPlan()
-        self.journal = MemoryJournal(self.clock, self.fault_plan)
-        self.bus = MemoryBus(self.clock, self.fault_plan)
-        self.started = 0
-        self.telemetry: Mapping[str, Telemetry] = {}
+        self.journal.fault_plan = self.bus.fault_plan = self.fault_plan
 
-    def worker(self, region: str = "east") -> Services:
-        """A new process."""
-        self.started += 1
-        delivery = Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
-        producer = Producer(self.journal, delivery)
-        owner = Owner(region, f"{region}-{self.started}")
-        return build(
-            self.journal,
-            delivery,
-            self.clock,
-            owner,
-            self.handlers,
-            producer,
-            POLICY,
-            telemetry=self.telemetry.get(region),
-        )
+    def delivery(self) -> Delivery:
+        """Delivery to both regions at once."""
+        return Delivery(self.bus, self.clock, REGIONS, 0.0, QUEUES)
 
     def book(self, region: str = "east") -> Sagas:
         """A new process's way to the sagas."""
@@ -108,26 +83,11 @@ class Stage:
         """What the saga's own journal says."""
         return SagaRecord.model_validate(self.state(f"saga:{key}"))
 
-    def entries(self) -> dict[str, int]:
-        """The number of entries of each session."""
-        heads = {session: self.journal.newest(session) for session in list(self.journal.partitions)}
-        return {session: head.position + 1 for session, head in heads.items() if head}
-
-    def taken_in_order(self) -> list[tuple[str, str]]:
-        """The same, in the order in which the store took them."""
+    def taken(self) -> list[tuple[str, str]]:
+        """Session and id of every message, in the order in which the store took them."""
         documents = [d for kept in self.journal.partitions.values() for d in kept.values()]
         entries = sorted((int(d["_etag"]), d) for d in documents if d["kind"] == "entry")
         return [(d["session"], identity["id"]) for _, d in entries for identity in d["identities"]]
-
-    def taken(self) -> list[tuple[str, str]]:
-        """Session and id of every message of every entry."""
-        return [
-            (session, identity.id)
-            for session, count in self.entries().items()
-            for position in range(count)
-            if (entry := self.journal.entry_at(session, position))
-            for identity in entry.identities
-        ]
 
 
 @dataclass

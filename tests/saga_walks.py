@@ -6,7 +6,8 @@ from functions.handlers import orders
 from shared.domain.errors import LockstepError
 from shared.domain.saga.plan import SagaState
 from shared.testkit.injected_faults import FaultPlan, ProcessKilled
-from tests.saga_stage import REGIONS, Stage, Walk, stocked
+from tests.saga_stage import Stage, Walk, stocked
+from tests.world import REGIONS
 
 
 async def walked(placed: str, event: str | None, end: SagaState, fault_plan: FaultPlan) -> Stage:

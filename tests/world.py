@@ -167,7 +167,7 @@ class World:
         self.east = self.worker("east")
         self.west = self.worker("west")
 
-    def worker(self, region: str, policy: Policy | None = None) -> Services:
+    def worker(self, region: str = "east", policy: Policy | None = None) -> Services:
         """A new process in a region: it remembers nothing of earlier ones."""
         self.workers += 1
         return build(

@@ -16,7 +16,7 @@ from shared.engine.sagas.steps import Answered, Failed, read_reply
 from shared.testkit.injected_faults import CallFault
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests import saga_stage
-from tests.saga_stage import REGIONS
+from tests.world import REGIONS
 
 handlers = Handlers()
 

@@ -103,7 +103,7 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
 
 
 async def list_pending(
-    journal: Journal, region: str, older_than_seconds: float, of_regions: int | None = None
+    journal: Journal, region: str, older_than_seconds: float, of_regions: int = 0
 ) -> list[str]:
     """The sessions that have something for a region."""
     return [
