@@ -1,7 +1,7 @@
 """Two regions on the in-memory twin, with a small business to watch: a ledger of amounts."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,6 +137,24 @@ def message(
 async def take(worker: Services, *arrivals: Message) -> list[Outcome]:
     """The outcomes of messages that come one after another."""
     return [await worker.consumer.consume(arriving) for arriving in arrivals]
+
+
+def in_place_of[F: Callable[..., Any]](
+    owner: object, name: str, *, once: bool = False
+) -> Callable[[F], F]:
+    """Let a function stand in for a method, which it is given first: once, or from now on."""
+    method = getattr(owner, name)
+
+    def put(stand_in: F) -> F:
+        def call(*arguments: Any, **options: Any) -> Any:
+            if once:
+                setattr(owner, name, method)
+            return stand_in(method, *arguments, **options)
+
+        setattr(owner, name, call)
+        return stand_in
+
+    return put
 
 
 def require[T](found: T | None) -> T:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.domain.errors import InvalidMessage, NotHalted
+from shared.domain.errors import NotHalted
 from shared.domain.handler import Context, Handlers
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
@@ -107,27 +107,6 @@ async def test_an_output_that_no_queue_takes_is_a_fault_of_its_message(world: Wo
     assert isinstance(outcome, Faulted)
     assert "over 1000000" in str(outcome.entry.reason)
     assert world.bus.messages("east", "out") == []
-
-
-async def test_a_session_that_is_not_halted_has_nothing_to_resolve(world: World) -> None:
-    with pytest.raises(NotHalted):
-        await world.east.resolver.resolve("acc-7", SKIP)
-
-
-@pytest.mark.parametrize(
-    ("action", "who", "why", "body"),
-    [
-        (ResolutionAction.SKIP, "", "why", None),
-        (ResolutionAction.SKIP, "Ada", "", None),
-        (ResolutionAction.SKIP, "Ada", "why", b"{}"),
-        (ResolutionAction.EDIT, "Ada", "why", None),
-    ],
-)
-def test_a_decision_must_be_complete(
-    action: ResolutionAction, who: str, why: str, body: bytes | None
-) -> None:
-    with pytest.raises(InvalidMessage):
-        ResolutionRequest(action, who, why, body)
 
 
 async def test_a_fault_that_another_worker_prevents_is_reported_to_nobody() -> None:

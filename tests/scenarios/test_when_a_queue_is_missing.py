@@ -398,12 +398,3 @@ async def test_one_regions_refusal_is_told_in_the_same_words_as_the_others() -> 
 
     assert sent(world, "west") == sent(world, "east")
     assert kinds(world, "west") == [TOMBSTONE_TYPE, "letter"]
-
-
-async def test_every_output_may_be_refused_and_the_next_ones_are_not_blocked() -> None:
-    world = limited()
-    await take(world.east, writing([2_000, 3_000, 4_000]), writing([1, 2], 1))
-
-    expected = [*[TOMBSTONE_TYPE] * 3, "letter", "letter"]
-    assert kinds(world, "east") == kinds(world, "west") == expected
-    assert await world.pending() == []

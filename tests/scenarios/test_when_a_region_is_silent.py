@@ -5,6 +5,7 @@ Time is virtual here: a second passes only while everything waits.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from proof.simulation.world import virtual_time
 from shared.domain.errors import OutcomeUnknown
@@ -19,7 +20,7 @@ from shared.engine.dispatch.deliver import (
 )
 from tests.crashes import sent
 from tests.loop_clock import LoopClock
-from tests.world import LAG_SECONDS, REGIONS, World, message, take
+from tests.world import LAG_SECONDS, REGIONS, World, in_place_of, message, take
 
 SEND_SECONDS_MAX = 10.0
 
@@ -33,16 +34,15 @@ def in_silence(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
 
     async def run() -> None:
         world = World(LoopClock())
-        send = world.bus.send
 
-        async def limited(*arguments: object, **options: object) -> None:
+        @in_place_of(world.bus, "send")
+        async def limited(send: Any, *arguments: object, **options: object) -> None:
             try:
                 async with asyncio.timeout(SEND_SECONDS_MAX):
-                    await send(*arguments, **options)  # type: ignore[arg-type]
+                    await send(*arguments, **options)
             except TimeoutError as error:
                 raise OutcomeUnknown("no answer") from error
 
-        world.bus.send = limited  # type: ignore[method-assign]
         world.bus.silent = {"west"}
         await work(world)
 
@@ -138,15 +138,15 @@ async def test_silence_everywhere_is_waited_for_ten_seconds_then_not_at_all(worl
 @in_silence
 async def test_a_region_that_is_only_slow_to_connect_is_used_from_then_on(world: World) -> None:
     world.bus.silent.clear()
-    send, connected = world.bus.send, asyncio.Event()
+    connected = asyncio.Event()
 
-    async def slow(region: str, *arguments: object, **options: object) -> None:
+    @in_place_of(world.bus, "send")
+    async def slow(send: Any, region: str, *arguments: object, **options: object) -> None:
         if region == "west" and not connected.is_set():
             await asyncio.sleep(3 * PATIENCE_SECONDS)
             connected.set()
-        await send(region, *arguments, **options)  # type: ignore[arg-type]
+        await send(region, *arguments, **options)
 
-    world.bus.send = slow  # type: ignore[method-assign]
     await world.east.consumer.consume(bill(0))
     assert virtual_time.now() <= PATIENCE_SECONDS
     await asyncio.sleep(3 * PATIENCE_SECONDS)

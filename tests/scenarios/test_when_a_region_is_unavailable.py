@@ -1,21 +1,19 @@
 """A region is unavailable, or misses one send: it gets everything later, in order, and once."""
 
 import json
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from shared.domain.errors import InvalidMessage, OutcomeUnknown, Unavailable
-from shared.domain.outbox import PendingOutbox
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.dispatch.dispatch import CATCH_UP_MAX, OTHERS_MAX
 from shared.testkit.injected_faults import CallFault
 from tests.crashes import sent
-from tests.world import LAG_SECONDS, REGIONS, World, message, sweep_later, take
+from tests.world import LAG_SECONDS, REGIONS, World, in_place_of, message, sweep_later, take
 
 # When a region is unavailable, messages are safe at once, and delivered to it later.
 
@@ -95,14 +93,13 @@ async def bill(world: World, first: int, end: int) -> None:
 
 async def test_the_cost_of_a_message_does_not_grow_with_what_it_lacks(world: World) -> None:
     looks: list[int] = []
-    list_pending = world.journal.pending
 
-    async def counted(*arguments: Any, **options: Any) -> Sequence[PendingOutbox]:
-        found = await list_pending(*arguments, **options)
+    @in_place_of(world.journal, "pending")
+    async def counted(pending: Any, *arguments: Any, **options: Any) -> Any:
+        found = await pending(*arguments, **options)
         looks.append(len(found))
         return found
 
-    world.journal.pending = counted  # type: ignore[method-assign]
     world.bus.unavailable = {"west"}
     await bill(world, 0, MANY)
 
@@ -178,14 +175,12 @@ async def test_the_next_entry_waits_behind_it_in_that_region_only(world: World) 
 
 
 async def test_an_output_that_is_refused_for_good_is_pending_and_visible(world: World) -> None:
-    send = world.bus.send
 
-    async def small_east(region: str, *arguments: Any, **options: Any) -> None:
+    @in_place_of(world.bus, "send")
+    async def small_east(send: Any, region: str, *arguments: Any, **options: Any) -> None:
         if region == "east":
             raise InvalidMessage("too large for 'out'")
         await send(region, *arguments, **options)
-
-    world.bus.send = small_east  # type: ignore[method-assign]
 
     assert isinstance(await world.west.consumer.consume(BILLS[0]), Processed)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.errors import LockstepError, NotStorable, OutcomeUnknown
-from shared.domain.handler import LEVELS_MAX, Context, Handlers, Kind, require_storable
+from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.handler import LEVELS_MAX, Context, Handlers, Kind
 from shared.domain.message import Message, Number, home_region
 from shared.domain.next_entry import STATE_INLINE_BYTES_MAX, STATE_KEPT_ENTRIES
 from shared.engine.consume.outcomes import Faulted
@@ -88,16 +88,6 @@ async def test_the_entries_between_two_copies_of_a_kept_state_are_bounded(world:
 
     assert states(world) == [2 * STATE_KEPT_ENTRIES]
     assert await text(world) == "b" * LARGE
-
-
-async def test_compaction_removes_it_with_its_entry(world: World) -> None:
-    await take(world.east, page(0, "b", LARGE), *(page(n, "c", 1) for n in range(1, 120)))
-    assert len(states(world)) == 120
-
-    await compact(world)
-
-    assert states(world) == [119]
-    assert await text(world) == "b" * LARGE + "c" * 119
 
 
 async def compact(world: World) -> None:
@@ -221,9 +211,3 @@ async def test_whatever_the_store_takes_is_kept_as_it_is(case: str) -> None:
     await world.east.consumer.consume(message(0))
 
     assert world.entries()[-1]["state"]["kept"] == kept()
-
-
-def test_the_whole_document_counts() -> None:
-    require_storable({"a": nested(LEVELS_MAX - 1)})
-    with pytest.raises(NotStorable):
-        require_storable({"a": nested(LEVELS_MAX)})

@@ -8,7 +8,6 @@ import pytest
 from shared.domain.errors import InvalidMessage
 from shared.engine.consume.outcomes import (
     AlreadyDone,
-    Claimed,
     Conflicting,
     Expired,
     Faulted,
@@ -26,12 +25,11 @@ from tests.business import (
     WrongClock,
     business,
     dies,
-    healthy,
     plain,
     swept,
     worker_with,
 )
-from tests.crashes import assert_the_same_whatever_fails, redelivered, sent
+from tests.crashes import assert_the_same_whatever_fails, redelivered
 from tests.world import POLICY, REGIONS, SKIP, World, message, take
 
 # When a message has no number, it is known by its marker for a time, in the order of arrival.
@@ -235,21 +233,6 @@ async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() 
     assert world.amounts() == [1, 6, 4, 10]
     assert world.outputs("east") == world.outputs("west")
     assert len(world.outside.asked) == 1
-
-
-@pytest.mark.parametrize("region", REGIONS)
-async def test_a_copy_of_a_claimed_one_takes_over_after_the_lease(region: str) -> None:
-    world = BusinessWorld()
-    await dies(world, PAY, "replace", CallFault.KILLED_BEFORE)
-    assert await world.worker(region).consumer.consume(PAY) == Claimed()
-    world.clock.seconds += LEASE_OVER
-
-    assert isinstance(await world.worker(region).consumer.consume(PAY), Processed)
-
-    assert world.amounts() == [1]
-    assert len(world.outside.keys[1]) == 1
-    quiet = await healthy(PAY)
-    assert sent(world, "east") == sent(world, "west") == quiet.outputs("east") != []
 
 
 async def test_other_content_under_the_id_of_a_claimed_one_is_refused_visibly() -> None:

@@ -1,6 +1,6 @@
 """Entries that nothing needs any more are removed; whatever is still needed stays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from shared.engine.operate.compact import LEFT_SECONDS, REMOVED_AT_ONCE, RUN_SEC
 from shared.storage.entries import GENESIS_ID, MILESTONE_EVERY, position_id
 from shared.testkit.injected_faults import CallFault
 from tests.sized_outputs import WRITER, handlers, writing
-from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, message, take
+from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, in_place_of, message, take
 
 RETENTION = POLICY.retention_seconds
 MANY = 2 * MILESTONE_EVERY + 10
@@ -114,13 +114,11 @@ async def test_a_run_goes_on_until_nothing_is_left(world: World) -> None:
 
 async def test_a_run_ends_when_its_time_is_over_and_the_next_goes_on(world: World) -> None:
     await long_session(world, 1_050)
-    compact = world.journal.compact
 
-    async def compact_slowly(*arguments: Any) -> None:
+    @in_place_of(world.journal, "compact")
+    async def compact_slowly(compact: Any, *arguments: Any) -> None:
         world.clock.seconds += RUN_SECONDS / 2
         await compact(*arguments)
-
-    world.journal.compact = compact_slowly  # type: ignore[assignment, method-assign]
 
     assert await world.east.compactor.compact() == Compacted(2 * REMOVED_AT_ONCE)
 
@@ -132,13 +130,11 @@ async def test_a_run_ends_when_its_time_is_over_and_the_next_goes_on(world: Worl
 async def test_a_worker_that_dies_between_two_batches_leaves_no_hole(world: World) -> None:
     await long_session(world, 350)
     heads = [await world.journal.entry("acc-7", n) for n in range(350)]
-    compact = world.journal.compact
 
-    async def compact_once(*arguments: Any) -> None:
+    @in_place_of(world.journal, "compact")
+    async def compact_once(compact: Any, *arguments: Any) -> None:
         await compact(*arguments)
         world.journal.fault_plan.plan("compact", CallFault.REFUSED)
-
-    world.journal.compact = compact_once  # type: ignore[assignment, method-assign]
 
     assert (await world.east.compactor.compact()).failed == 1
 
@@ -281,34 +277,26 @@ async def test_the_state_of_a_session_that_only_parks_stays(world: World) -> Non
 
 async def test_compaction_is_harmless_while_messages_are_committed(world: World) -> None:
     await long_session(world)
-    append, compactor = world.journal.append, world.worker("east").compactor
-    appended = 0
+    compactor = world.worker("east").compactor
 
-    async def append_after_compaction(*arguments: object, **options: object) -> object:
-        nonlocal appended
-        appended += 1
+    @in_place_of(world.journal, "append")
+    async def append_after_compaction(append: Any, *arguments: object) -> object:
         await compactor.compact()
-        return await append(*arguments, **options)  # type: ignore[arg-type]
+        return await append(*arguments)
 
-    world.journal.append = append_after_compaction  # type: ignore[assignment, method-assign]
     await consume(world, [message(n) for n in range(MANY, MANY + 150)])
 
-    assert appended == 150
     assert world.amounts() == list(range(1, MANY + 151))
 
 
 async def test_two_compactors_at_once_remove_nothing_that_is_needed(world: World) -> None:
     await long_session(world, 350)
-    compact = world.journal.compact
 
-    async def overtaken(
-        session: str, freed: Sequence[int], marks: Mapping[int, bool], states: Sequence[int]
-    ) -> None:
-        world.journal.compact = compact  # type: ignore[method-assign]
+    @in_place_of(world.journal, "compact", once=True)
+    async def overtaken(compact: Any, *arguments: Any) -> None:
         await world.worker("east").compactor.compact()
-        await compact(session, freed, marks, states)
+        await compact(*arguments)
 
-    world.journal.compact = overtaken  # type: ignore[assignment, method-assign]
     await world.east.compactor.compact()
 
     assert positions(world) == [349]

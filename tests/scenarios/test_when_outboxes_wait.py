@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import VirtualClock
 from tests.business import healthy
 from tests.crashes import sent
-from tests.world import LAG_SECONDS, POLICY, World, message, require, take
+from tests.world import LAG_SECONDS, POLICY, World, in_place_of, message, require, take
 
 # When many outboxes are stuck, what comes after them is delivered all the same.
 
@@ -115,15 +116,13 @@ def reported(world: World) -> list[str]:
 
 def fail_at(world: World, place: int, error: BaseException) -> None:
     """Let the east raise in place of the delivery that comes after so many others."""
-    dispatcher, calls = world.east.recovery.dispatcher, count()
-    deliver = dispatcher.deliver_in_order
+    calls = count()
 
-    async def deliver_or_raise(pending: list[PendingOutbox], regions: list[str]) -> tuple[str, ...]:
+    @in_place_of(world.east.recovery.dispatcher, "deliver_in_order")
+    async def deliver_or_raise(deliver: Any, *arguments: Any) -> Any:
         if next(calls) == place:
             raise error
-        return await deliver(pending, regions)
-
-    dispatcher.deliver_in_order = deliver_or_raise  # type: ignore[assignment, method-assign]
+        return await deliver(*arguments)
 
 
 async def test_a_session_whose_recovery_raises_does_not_keep_the_others_from_theirs() -> None:

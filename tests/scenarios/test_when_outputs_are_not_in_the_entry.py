@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -27,7 +28,17 @@ from tests.crashes import rest, sent
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
-from tests.world import LAG_SECONDS, Account, Amount, Receipt, World, message, sweep_later, take
+from tests.world import (
+    LAG_SECONDS,
+    Account,
+    Amount,
+    Receipt,
+    World,
+    in_place_of,
+    message,
+    sweep_later,
+    take,
+)
 
 # When outputs are made again, on the state before, they have the same bytes.
 
@@ -298,14 +309,11 @@ async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
 ) -> None:
     await die_at(world, "send")
     world.clock.seconds += STAGED_SECONDS
-    read_staged = world.journal.staged
 
-    async def read_staged_too_late(session: str, location: Staged) -> Sequence[object]:
-        world.journal.staged = read_staged  # type: ignore[method-assign]
+    @in_place_of(world.journal, "staged", once=True)
+    async def read_too_late(read_staged: Any, session: str, location: Staged) -> Any:
         await rest(world)
         return await read_staged(session, location)
-
-    world.journal.staged = read_staged_too_late  # type: ignore[assignment, method-assign]
 
     await world.worker("east").recovery.sweep()
 
@@ -315,16 +323,13 @@ async def test_what_another_worker_delivered_between_two_reads_is_not_lost(
 
 
 async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> None:
-    append = world.journal.append
     late: list[object] = []
 
-    async def append_after_an_hour(*arguments: object, **options: object) -> object:
+    @in_place_of(world.journal, "append", once=True)
+    async def append_after_an_hour(append: Any, *arguments: object) -> object:
         world.clock.seconds += STAGED_SECONDS
-        world.journal.append = append  # type: ignore[method-assign]
-        late.append(await append(*arguments, **options))  # type: ignore[arg-type]
+        late.append(await append(*arguments))
         return late[0]
-
-    world.journal.append = append_after_an_hour  # type: ignore[assignment, method-assign]
 
     outcome = await world.east.consumer.consume(writing(THREE_STAGES))
 
@@ -335,16 +340,13 @@ async def test_an_attempt_whose_stages_are_gone_cannot_commit(world: World) -> N
 
 
 async def test_two_attempts_stages_do_not_mix(world: World) -> None:
-    stage = world.journal.stage
     rival = world.worker("west")
 
-    async def stage_after_a_rival(*arguments: object) -> None:
-        world.journal.stage = stage  # type: ignore[method-assign]
-        await stage(*arguments)  # type: ignore[arg-type]
+    @in_place_of(world.journal, "stage", once=True)
+    async def stage_before_a_rival(stage: Any, *arguments: object) -> None:
+        await stage(*arguments)
         with world.without("east", "west"):
             await rival.consumer.consume(writing(THREE_STAGES))
-
-    world.journal.stage = stage_after_a_rival  # type: ignore[assignment, method-assign]
 
     assert isinstance(await world.east.consumer.consume(writing(THREE_STAGES)), AlreadyDone)
 

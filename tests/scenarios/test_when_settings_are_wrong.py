@@ -364,12 +364,3 @@ async def test_it_ends_though_nobody_answers() -> None:
         f"queue {q!r} of west" for q in ("in", "out", "errors")
     }
     assert set(world.east.missing_places.reasons.values()) == {"no answer"}
-
-
-async def test_messages_are_processed_whatever_it_finds(world: World) -> None:
-    world.bus.missing = {("west", "errors")}
-    world.east.missing_places.begin_looking()
-
-    await world.east.consumer.consume(message(0, kind="account.bill"))
-
-    assert len(world.outputs("east")) == 1

@@ -59,16 +59,6 @@ async def test_ten_messages_are_one_entry_and_one_write_with_the_same_outputs(wo
     await assert_all_done_as_alone(world)
 
 
-async def test_the_next_batch_goes_on_from_the_state_of_the_last(world: World) -> None:
-    await consume_together(world.east, TEN[:5])
-    await consume_together(world.east, TEN[5:])
-
-    assert messages_of(world) == [5, 5]
-    states = [entry["state"]["amounts"] for entry in world.entries()]
-    assert states == [list(range(1, 6)), list(range(1, 11))]
-    assert world.journal.fault_plan.calls["head"] == 0
-
-
 @pytest.mark.parametrize("at", [0, 5, 9], ids=["first", "in the middle", "last"])
 async def test_a_poison_commits_what_came_before_and_parks_the_rest(world: World, at: int) -> None:
     outcomes = await consume_together(world.east, poisoned(at))
@@ -130,16 +120,6 @@ async def test_a_gap_inside_a_batch_parks_what_follows_it(world: World) -> None:
     assert names(outcomes) == ["Processed"] * 3 + ["Parked"] * 6
     assert world.amounts() == [1, 2, 3]
     await consume_together(world.east, [TEN[3]])
-    await assert_all_done_as_alone(world)
-
-
-async def test_another_worker_was_first_with_some_of_it(world: World) -> None:
-    await consume_together(world.east, TEN[:2])
-    await consume_together(world.worker("east"), TEN[:5])
-
-    outcomes = await consume_together(world.east, TEN[2:])
-
-    assert names(outcomes) == ["AlreadyDone"] * 3 + ["Processed"] * 5
     await assert_all_done_as_alone(world)
 
 

@@ -18,7 +18,7 @@ from shared.testkit.intercepted import InterceptedJournal
 from tests.business import LEASE_OVER, BusinessWorld, dies, healthy, payment, swept, worker_with
 from tests.crashes import sent
 from tests.schedules import Schedule, race
-from tests.world import POLICY, REGIONS, Account, Amount, World, add, message
+from tests.world import POLICY, REGIONS, Account, Amount, World, add, message, take
 
 # When both regions take a message at once, in every interleaving, it has one effect.
 
@@ -27,33 +27,23 @@ STEPS = 11
 
 
 @pytest.mark.slow
-async def test_every_schedule_gives_one_effect_and_the_same_outputs() -> None:
-    bill = message(1, kind="account.bill")
+@pytest.mark.parametrize("before", [0, 1], ids=["the first message ever", "a later one"])
+async def test_every_schedule_gives_one_effect_and_the_same_outputs(before: int) -> None:
+    bill = message(before, kind="account.bill")
     bodies = set()
     for schedule in product((0, 1), repeat=STEPS):
         world = World()
-        await world.east.consumer.consume(message(0))
+        await take(world.east, *map(message, range(before)))
 
         outcomes = await race(world, schedule, [bill], [bill])
 
         assert {type(outcome) for outcome in outcomes} == {AlreadyDone, Processed}
-        assert world.amounts() == [1, 2]
+        assert world.amounts() == [*range(1, before + 2)]
+        assert len(world.entries()) == before + 1
         assert len(set(world.outputs("east"))) == len(set(world.outputs("west"))) == 1
         bodies |= set(world.outputs("east")) | set(world.outputs("west"))
 
     assert len(bodies) == 1
-
-
-@pytest.mark.slow
-async def test_the_first_message_ever_begins_the_session_once() -> None:
-    first = message(0, kind="account.bill")
-    for schedule in product((0, 1), repeat=STEPS):
-        world = World()
-
-        await race(world, schedule, [first], [first])
-
-        assert world.amounts() == [1]
-        assert [entry["id"] for entry in world.entries()] == ["000000000000"]
 
 
 @pytest.mark.slow

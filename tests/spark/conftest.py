@@ -45,8 +45,9 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if "spark" in getattr(item, "fixturenames", ()):
-        item.add_marker("spark")
+    for fixture, marker in (("spark", "spark"), ("cloud", "wire")):
+        if fixture in getattr(item, "fixturenames", ()):
+            item.add_marker(marker)
 
 
 @pytest.fixture(scope="module")

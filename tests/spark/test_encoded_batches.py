@@ -168,7 +168,6 @@ async def read(cloud: Cloud, session: str, count: int) -> list[Any]:
     return found
 
 
-@pytest.mark.wire
 async def test_a_delayed_copy_becomes_visible_when_the_sdk_s_would(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -182,7 +181,6 @@ async def test_a_delayed_copy_becomes_visible_when_the_sdk_s_would(
     assert datetime.now(UTC) >= due
 
 
-@pytest.mark.wire
 async def test_what_is_larger_than_a_frame_or_a_batch_comes_whole_and_in_order(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -193,7 +191,6 @@ async def test_what_is_larger_than_a_frame_or_a_batch_comes_whole_and_in_order(
     assert bus.links[EAST, QUEUE].links["queue"].sent == 3, "batches of at most 1 MiB"
 
 
-@pytest.mark.wire
 async def test_a_message_that_is_larger_than_the_queue_takes_is_refused_for_good(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -212,7 +209,6 @@ async def test_a_message_that_is_larger_than_the_queue_takes_is_refused_for_good
     assert len(await read(cloud, "taken", 1)) == 1
 
 
-@pytest.mark.wire
 @pytest.mark.parametrize(
     ("status", "error"),
     [
@@ -238,7 +234,6 @@ async def test_a_refusal_has_the_class_that_the_sdk_s_would_have(
     assert len(await read(cloud, session, 1)) == 1
 
 
-@pytest.mark.wire
 async def test_when_the_connection_breaks_the_same_batch_is_sent_over_a_new_one(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -251,7 +246,6 @@ async def test_when_the_connection_breaks_the_same_batch_is_sent_over_a_new_one(
     assert len(await read(cloud, "again", 1)) == 1
 
 
-@pytest.mark.wire
 async def test_when_the_answer_never_comes_it_is_an_unknown_outcome_after_a_time(
     cloud: Cloud,
 ) -> None:
@@ -265,7 +259,6 @@ async def test_when_the_answer_never_comes_it_is_an_unknown_outcome_after_a_time
     assert [each.message_id for each in found] == ["unanswered-0", "unanswered-1"]
 
 
-@pytest.mark.wire
 async def test_many_sends_may_be_under_way_and_each_has_its_own_outcome(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -278,7 +271,6 @@ async def test_many_sends_may_be_under_way_and_each_has_its_own_outcome(
     assert len(bus.links) == 1
 
 
-@pytest.mark.wire
 async def test_more_is_sent_than_the_queue_gives_credit_for_at_first(
     cloud: Cloud, bus: EncodedBus
 ) -> None:
@@ -287,7 +279,6 @@ async def test_more_is_sent_than_the_queue_gives_credit_for_at_first(
     assert len(await read(cloud, "credit", 600)) == 600
 
 
-@pytest.mark.wire
 async def test_a_token_is_renewed_before_it_expires(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,7 +294,6 @@ async def test_a_token_is_renewed_before_it_expires(
     assert len(await read(cloud, "renewed", 1)) == 1
 
 
-@pytest.mark.wire
 @pytest.mark.parametrize("changed", ["SharedAccessKey=wrong", "EntityPath=lockstep;Wrong"])
 async def test_a_key_that_is_wrong_and_what_is_no_connection_string_need_a_person(
     cloud: Cloud, changed: str
@@ -315,7 +305,6 @@ async def test_a_key_that_is_wrong_and_what_is_no_connection_string_need_a_perso
             await bus.send(EAST, QUEUE, [message()])
 
 
-@pytest.mark.wire
 async def test_an_identity_s_token_is_shown_as_one_and_a_refusal_of_it_needs_a_person(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,7 +369,6 @@ async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> No
     target.close()
 
 
-@pytest.mark.wire
 async def test_azure_is_reached_over_tls_whose_certificate_is_checked(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -414,7 +402,6 @@ def answer(data: bytes) -> Any:
     return handle
 
 
-@pytest.mark.wire
 @pytest.mark.parametrize(
     "said",
     [
@@ -439,7 +426,6 @@ async def test_when_a_peer_is_silent_or_no_service_bus_a_send_ends_in_a_bounded_
                 await bus.send(EAST, QUEUE, [message()])
 
 
-@pytest.mark.wire
 async def test_when_the_namespace_is_gone_a_send_says_so_at_once(cloud: Cloud) -> None:
     async with serving(answer(b"")) as port:
         pass

@@ -109,7 +109,6 @@ def bodies(connection: str, session: str, count: int) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.wire
 @pytest.mark.proof
 def test_a_file_is_fed_and_the_journal_is_read_by_nothing_but_the_package(
     tmp_path: Path, cloud: Cloud

@@ -121,14 +121,6 @@ async def test_counts_are_reported_after_every_buffer() -> None:
     assert reported == [2, 4, 5]
 
 
-async def test_a_session_may_go_on_from_an_earlier_write() -> None:
-    producer = Producer()
-
-    await send([row("N14228", 41), row("N14228", 42)], producer)
-
-    assert producer.of("N14228") == [41, 42]
-
-
 async def test_two_groups_of_one_session_are_numbered_apart() -> None:
     producer = Producer()
 

@@ -275,7 +275,6 @@ async def encoding(cloud: Cloud, bus: ServiceBus) -> AsyncIterator[EncodedBus]:
 
 
 @pytest.mark.proof
-@pytest.mark.wire
 async def test_a_reader_finds_the_same_whoever_encoded_it_and_however_it_was_batched(
     cloud: Cloud, bus: ServiceBus, encoding: EncodedBus
 ) -> None:
@@ -297,7 +296,6 @@ async def test_a_reader_finds_the_same_whoever_encoded_it_and_however_it_was_bat
         assert together == alone
 
 
-@pytest.mark.wire
 async def test_a_task_has_one_connection_to_a_namespace(encoding: EncodedBus) -> None:
     gathering = GatheringBus(encoding)
     for sequence in range(3):

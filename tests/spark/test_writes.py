@@ -86,19 +86,6 @@ def test_a_write_fails_in_one_line_when_every_try_failed(
     assert not (tmp_path / "counts.json").exists()
 
 
-def test_rows_in_the_wrong_order_are_refused_before_they_are_sent(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    one = rows(spark).coalesce(1)
-    disordered = one.sortWithinPartitions("session", "sequence", ascending=False)
-
-    with pytest.raises(PySparkException) as failure:
-        write(disordered, tmp_path)
-
-    assert "BrokenSequence: session 'N" in find_root_cause(failure.value)
-    assert recorded(tmp_path, 0) == []
-
-
 def test_a_table_that_is_not_events_is_refused_before_a_task_starts(spark: SparkSession) -> None:
     spark.dataSource.register(LockstepDataSource)
     table = rows(spark).drop("body").withColumnRenamed("time", "at")
