@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -34,6 +34,9 @@ POLICY = Policy(
     waits=WaitLimits(gap_seconds=GAP_SECONDS, poll_seconds=0.5),
     lag_seconds=LAG_SECONDS,
 )
+
+# Nobody waits for what is missing.
+IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 
 # What a person decides about a halted session.
 SKIP = ResolutionRequest(ResolutionAction.SKIP, "Ada", "sent by mistake")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from shared.domain.errors import LockstepError, OutcomeUnknown
+from shared.domain.errors import LockstepError
 from shared.domain.handler import LEVELS_MAX, Context, Handlers, Kind
 from shared.domain.message import Message, Number, home_region
 from shared.domain.next_entry import STATE_INLINE_BYTES_MAX, STATE_KEPT_ENTRIES
@@ -115,17 +115,6 @@ async def test_an_entry_of_an_older_release_that_holds_it_is_read(world: World) 
     await world.worker("east").consumer.consume(page(2, "c", 1))
 
     assert await text(world) == "b" * LARGE + "c"
-
-
-async def test_an_older_release_waits_at_it_and_takes_no_empty_state(world: World) -> None:
-    await take(world.east, page(0, "b", LARGE))
-    # It does not know this field.
-    del world.journal.partitions[SESSION]["000000000000"]["state_apart"]
-
-    with pytest.raises(OutcomeUnknown):
-        await world.worker("east").consumer.consume(page(1, "c", 1))
-
-    assert len(world.entries(SESSION)) == 1
 
 
 @pytest.mark.parametrize("fault", CALL_ERRORS)

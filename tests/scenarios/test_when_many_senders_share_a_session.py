@@ -16,9 +16,8 @@ from shared.storage.entries import GENESIS_ID, cursor_id
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, Outside, business, payment, plain
 from tests.schedules import race
-from tests.world import POLICY, SKIP, World, message, require, take
+from tests.world import IMPATIENT, SKIP, World, message, require, take
 
-IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 SENDERS = [f"sender-{n}" for n in range(6)]
 
 

@@ -15,7 +15,6 @@ from shared.engine.consume.outcomes import (
     Processed,
 )
 from shared.engine.operate.resolve import ResolutionAction
-from shared.engine.worker import WaitLimits
 from shared.testkit.injected_faults import CallFault, FaultPlan
 from tests.business import (
     BEGAN,
@@ -30,7 +29,7 @@ from tests.business import (
     worker_with,
 )
 from tests.crashes import assert_the_same_whatever_fails, redelivered
-from tests.world import POLICY, REGIONS, SKIP, World, message, take
+from tests.world import IMPATIENT, POLICY, REGIONS, SKIP, World, message, take
 
 # When a message has no number, it is known by its marker for a time, in the order of arrival.
 
@@ -223,7 +222,7 @@ async def test_a_late_copy_of_the_original_is_a_duplicate_after_an_edit() -> Non
 async def test_those_behind_a_claim_are_drained_in_the_order_of_their_arrival() -> None:
     world, arrivals = BusinessWorld(), [plain(n) for n in (5, 3, 9)]
     await dies(world, PAY, "append", CallFault.KILLED_AFTER)
-    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
+    hurried = world.worker("west", IMPATIENT)
     assert await take(hurried, *arrivals) == [Parked()] * 3
     assert await take(world.east, *arrivals) == [AlreadyDone()] * 3
     world.clock.seconds += LEASE_OVER

@@ -12,10 +12,9 @@ from shared.engine.consume.outcomes import Faulted, Outcome
 from shared.testkit.regions import consume_together
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
-from tests.world import POLICY, SKIP, Account, Amount, World, handlers, message, take
+from tests.world import IMPATIENT, SKIP, Account, Amount, World, handlers, message, take
 
 TEN = [message(n, kind="account.bill") for n in range(10)]
-IMPATIENT = replace(POLICY, waits=replace(POLICY.waits, gap_seconds=0))
 
 
 @pytest.fixture

@@ -178,12 +178,17 @@ async def halt(world: World, session: str) -> None:
     await world.east.consumer.consume(message(0, session=session, kind="account.burn"))
 
 
-async def test_the_open_one_among_150_resolved_ones_is_on_the_first_page(world: World) -> None:
+async def among_resolved_ones(world: World) -> None:
+    """An open halt, and many newer ones that are resolved."""
     await halt(world, "open")
     for number in range(OLD):
         world.clock.seconds += 1
         await halt(world, f"old-{number}")
         await world.west.resolver.resolve(f"old-{number}", SKIPPED)
+
+
+async def test_the_open_one_among_150_resolved_ones_is_on_the_first_page(world: World) -> None:
+    await among_resolved_ones(world)
 
     assert list(await world.journal.sessions(SessionNeed.RESOLUTION, limit=1_000)) == ["open"]
     page = await world.west.standstills.find(limit=10)
@@ -212,11 +217,8 @@ async def test_flags_that_earlier_versions_left_are_cleared(world: World, limit:
         document = world.journal.store.partitions[session]["0" * 12]
         world.journal.store.put(session, document | {"faulted": True})
 
-    await halt(world, "open")
+    await among_resolved_ones(world)
     for number in range(OLD):
-        world.clock.seconds += 1
-        await halt(world, f"old-{number}")
-        await world.west.resolver.resolve(f"old-{number}", SKIPPED)
         flag(f"old-{number}")
     await world.east.consumer.consume(message(0, session="hints", kind="account.hint"))
     flag("hints")

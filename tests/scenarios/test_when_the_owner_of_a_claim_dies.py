@@ -35,7 +35,7 @@ from tests.business import (
     worker_with,
 )
 from tests.crashes import assert_the_same_whatever_fails, redelivered, rest, sent, worlds
-from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message, sweep_later, take
+from tests.world import IMPATIENT, LAG_SECONDS, POLICY, REGIONS, World, message, sweep_later, take
 
 # When the owner of a claim dies, somebody else does the work, once, with the same ids.
 
@@ -160,9 +160,12 @@ async def test_who_does_not_know_whether_it_took_over_leaves_the_work_to_who_did
     assert world.amounts() == [1]
 
 
-async def test_who_did_not_take_over_without_an_answer_tries_once_more_before_it_works() -> None:
+@pytest.mark.parametrize("fault", [CallFault.LOST, CallFault.UNANSWERED])
+async def test_a_take_over_without_an_answer_is_known_as_our_own_or_tried_once_more(
+    fault: CallFault,
+) -> None:
     world = await claimed(LEASE_OVER)
-    world.journal.fault_plan.plan("replace", CallFault.LOST)
+    world.journal.fault_plan.plan("replace", fault)
 
     assert isinstance(await world.west.consumer.consume(PAY), Processed)
 
@@ -226,7 +229,7 @@ async def test_the_next_message_takes_over_before_its_own_turn() -> None:
 
 async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over() -> None:
     world = await claimed()
-    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
+    hurried = world.worker("west", IMPATIENT)
     await take(hurried, *(message(sequence) for sequence in (2, 1, 3)))
     assert world.amounts() == []
     world.clock.seconds += LEASE_OVER
@@ -239,7 +242,7 @@ async def test_what_was_parked_beside_the_claim_is_drained_by_whoever_takes_over
 
 async def test_a_sweep_that_takes_over_drains_what_sweeps_before_it_could_not() -> None:
     world = await claimed()
-    hurried = world.worker("west", replace(POLICY, waits=WaitLimits(gap_seconds=0)))
+    hurried = world.worker("west", IMPATIENT)
     await hurried.consumer.consume(message(1))
     # Each time in vain, so a sweep leaves what is parked alone for longer than the lease lasts.
     while world.clock.seconds < LEASE_SECONDS - LAG_SECONDS:
@@ -353,7 +356,7 @@ async def test_it_renews_its_claims_in_time(off_by: float) -> None:
 # When the store fails under a claim, for a call or for minutes, the outside has one effect.
 
 # Every call of those that wait is faulty, too; a few of them will do.
-IMPATIENT = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
+BRIEF = replace(POLICY, waits=WaitLimits(gap_seconds=1.0, poll_seconds=0.5))
 IN_TURN = [PAY, message(1, kind="account.bill"), payment(2)]
 GAPPED = [payment(1), payment(0), message(2, kind="account.bill")]
 
@@ -371,7 +374,7 @@ async def test_any_call_can_go_wrong_in_any_way(arrivals: list[Message]) -> None
         keys.append(outside.keys)
         assert keys[-1] == keys[0]
 
-    await assert_the_same_whatever_fails(work, business(outside), [1, 2, 3], 3, IMPATIENT, also)
+    await assert_the_same_whatever_fails(work, business(outside), [1, 2, 3], 3, BRIEF, also)
 
 
 @pytest.mark.parametrize(
@@ -391,15 +394,6 @@ async def test_it_is_known_as_our_own_or_asked_again(call: str, faults: list[Cal
 
     assert len(world.outside.asked) == 1
     assert_same(world, await healthy(PAY))
-
-
-async def test_an_applied_take_over_without_an_answer_is_known_as_our_own() -> None:
-    world = await claimed(LEASE_OVER)
-    world.journal.fault_plan.plan("replace", CallFault.UNANSWERED)
-
-    assert isinstance(await world.west.consumer.consume(PAY), Processed)
-
-    assert len(world.outside.asked) == 1
 
 
 async def test_a_store_that_refuses_claims_for_minutes_keeps_the_message_in_its_queue() -> None:

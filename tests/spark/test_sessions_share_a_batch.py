@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -70,6 +71,12 @@ class Queue(MemoryBus):
         return [len(each) for each in self.sends]
 
 
+def gathering(**of_queue: Any) -> tuple[Queue, GatheringBus]:
+    """A queue, and the bus through which sessions send to it together."""
+    queue = Queue(**of_queue)
+    return queue, GatheringBus(queue)
+
+
 class Pauses(list[float]):
     async def sleep(self, seconds: float) -> None:
         self.append(seconds)
@@ -89,8 +96,7 @@ async def test_sessions_that_send_at_the_same_time_share_one_send() -> None:
 
 
 async def test_one_send_to_a_queue_is_under_way_and_what_comes_meanwhile_gathers() -> None:
-    queue = Queue()
-    bus = GatheringBus(queue)
+    queue, bus = gathering()
     first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
     await queue.has_begun.wait()
     await send_all(bus, [message(each) for each in SESSIONS[1:]])
@@ -106,8 +112,7 @@ async def test_a_send_is_no_larger_than_one_batch_of_the_smallest_tier() -> None
 
 
 async def test_messages_with_different_delays_do_not_share_a_send() -> None:
-    queue = Queue()
-    bus = GatheringBus(queue)
+    queue, bus = gathering()
     await asyncio.gather(
         bus.send(EAST, QUEUE, [message("acc-0")], delay_seconds=15.0),
         bus.send(EAST, QUEUE, [message("acc-1")]),
@@ -117,8 +122,7 @@ async def test_messages_with_different_delays_do_not_share_a_send() -> None:
 
 
 async def test_when_a_namespace_is_partitioned_each_session_is_sent_alone_from_then_on() -> None:
-    queue = Queue(is_partitioned=True)
-    bus = GatheringBus(queue)
+    queue, bus = gathering(is_partitioned=True)
     assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
     assert await send_all(bus, [message(each, 1) for each in SESSIONS]) == [None] * 6
     assert queue.sizes == [6] + 12 * [1]
@@ -149,8 +153,7 @@ async def test_when_one_message_is_too_large_only_its_own_send_fails() -> None:
 
 
 async def test_when_the_answer_of_a_batch_is_lost_each_send_has_an_unknown_outcome() -> None:
-    queue = Queue(failures=[OutcomeUnknown("no answer")])
-    bus = GatheringBus(queue)
+    queue, bus = gathering(failures=[OutcomeUnknown("no answer")])
     answers = await send_all(bus, [message(each) for each in SESSIONS])
     assert [type(answer) for answer in answers] == [OutcomeUnknown] * 6
     assert queue.sizes == [6], "what has an unknown outcome is for the caller to send again"
@@ -158,8 +161,7 @@ async def test_when_the_answer_of_a_batch_is_lost_each_send_has_an_unknown_outco
 
 
 async def test_when_the_answer_is_lost_what_waits_behind_it_is_not_kept_for_as_long_again() -> None:
-    queue = Queue(failures=[OutcomeUnknown("no answer")], release=asyncio.Event())
-    bus = GatheringBus(queue)
+    queue, bus = gathering(failures=[OutcomeUnknown("no answer")], release=asyncio.Event())
     first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
     await queue.has_begun.wait()
     behind = asyncio.create_task(send_all(bus, [message(each) for each in SESSIONS[1:]]))
@@ -201,8 +203,7 @@ async def test_when_a_namespace_stays_busy_its_sends_fail_in_a_bounded_time() ->
 
 
 async def test_when_a_caller_is_cancelled_before_its_turn_nothing_of_it_is_sent() -> None:
-    queue = Queue()
-    bus = GatheringBus(queue)
+    queue, bus = gathering()
     first = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-0")]))
     await queue.has_begun.wait()
     gone = asyncio.create_task(bus.send(EAST, QUEUE, [message("acc-1")]))

@@ -115,28 +115,26 @@ def test_where_uv_cannot_one_line_has_every_way_and_nothing_is_installed(
     machine.python("3.11")
     machine.uv(at=at, downloads=False)
 
-    _, said = machine.setup(status=1)
-
-    assert "uv could not download one (no such host)" in said
-    assert all(way in said for way in WAYS)
+    assert_every_way_is_named(machine, "uv could not download one (no such host)")
     assert machine.log == ASKED[:1]
+
+
+def assert_every_way_is_named(machine: Machine, why: str) -> None:
+    """Setup fails and says in one line why, and what a person can do."""
+    _, said = machine.setup(status=1)
+    assert why in said
+    assert all(way in said for way in WAYS)
 
 
 def test_where_uv_cannot_be_installed_the_line_says_that(machine: Machine) -> None:
     machine.python("3.11")
 
-    _, said = machine.setup(status=1)
-
-    assert "uv could not be installed (" in said
-    assert all(way in said for way in WAYS)
+    assert_every_way_is_named(machine, "uv could not be installed (")
     assert machine.log == []
 
 
 def test_without_any_python_there_is_nothing_to_install_uv_by(machine: Machine) -> None:
-    _, said = machine.setup(status=1)
-
-    assert "there is neither uv nor a python3 to install it" in said
-    assert all(way in said for way in WAYS)
+    assert_every_way_is_named(machine, "there is neither uv nor a python3 to install it")
     assert machine.log == []
 
 
