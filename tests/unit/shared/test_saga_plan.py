@@ -1,4 +1,7 @@
-"""A plan is checked before anything is begun, and says of itself what a walk needs to know."""
+"""A plan is checked before anything is begun, and walked: requests out, answers in."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -7,6 +10,7 @@ from shared.domain.saga.plan import (
     Command,
     Direction,
     Plan,
+    SagaState,
     Stage,
     Step,
     Wait,
@@ -17,6 +21,15 @@ from shared.domain.saga.plan import (
     session_of,
     step_id,
     step_message,
+)
+from shared.domain.saga.walk import (
+    INSISTENT_TRIES,
+    Activity,
+    ActivityCall,
+    CallAll,
+    OutOfReach,
+    StartedSaga,
+    orchestrate,
 )
 
 
@@ -105,3 +118,50 @@ def test_a_sagas_session_and_instance_follow_from_its_key() -> None:
     assert key_of("order:o-1") is None
     assert key_of("saga:") is None
     assert instance_of("o-1") == instance_of("o-1") != instance_of("o-2")
+
+
+# When a plan is walked, one thing is asked for after the other.
+
+DONE = {"outcome": "done"}
+REFUSED = {"outcome": "refused", "reason": "no"}
+
+
+def undoable(name: str) -> Stage:
+    """A step that can be undone and is tried three times."""
+    undo = Command(session=f"place:{name}", type="undo")
+    return Stage(steps=(step(name, undo=undo, tries=3),))
+
+
+def calls_of(parts: Sequence[Stage | Wait], *answers: Any) -> list[ActivityCall]:
+    """The activities that a walk calls when it is given these answers; a report wants None."""
+    at = "2026-01-01T00:00:00+00:00"
+    walk = orchestrate(StartedSaga(key="k", at=at, plan=Plan(parts=tuple(parts)), events=()))
+    requests = [walk.send(answer) for answer in (None, None, *answers)]
+    return [call for one in requests if isinstance(one, CallAll) for call in one.calls]
+
+
+def test_what_nothing_undoes_is_passed_over() -> None:
+    *steps, end = calls_of((stage("a"), undoable("b")), [DONE], [REFUSED], None)
+
+    assert [call.work["direction"] for call in steps] == ["do", "do"]
+    assert end.work["state"] == SagaState.COMPENSATED
+
+
+def test_one_waking_up_may_tell_of_two_waits() -> None:
+    second = Wait(name="second", onward=("paid",), seconds=60)
+    told = {"event": "approved", "events": ["approved", "paid"]}
+
+    called = calls_of((WAIT, second, undoable("a")), True, [told])
+
+    assert [call.activity for call in called] == [Activity.DECIDE, Activity.STEP]
+
+
+def test_a_saga_whose_own_journal_never_answers_is_not_said_to_be_over() -> None:
+    with pytest.raises(OutOfReach, match=f"saga_end of saga 'k' failed {INSISTENT_TRIES} times"):
+        calls_of((undoable("a"),), [DONE], [None])
+
+
+def test_steps_are_tried_as_often_as_they_say_and_what_must_be_known_for_days() -> None:
+    called = calls_of((undoable("a"), undoable("b")), [DONE], [REFUSED], None)
+
+    assert [call.tries for call in called] == [3, 3, INSISTENT_TRIES]

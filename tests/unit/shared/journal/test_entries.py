@@ -1,11 +1,12 @@
-"""What is kept of sessions, entry by entry; tests/scenarios has what a worker makes of it."""
+"""What is kept of sessions, of ledgers, and for people; scenarios have what workers make of it."""
 
 from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.journal import Cursor, Entry
 from shared.domain.message import Number
-from shared.domain.outbox import Delivered
+from shared.domain.outbox import Delivered, address
+from shared.domain.producer import BoundNumber, Ledger
 from shared.ports import Carried, SessionNeed, WriteResult
 from shared.storage.journal import Journal
 from tests.entries import (
@@ -159,3 +160,66 @@ async def test_an_acknowledgement_is_not_carried_by_an_entry_that_comes_too_late
 
     assert late is WriteResult.TAKEN
     assert len(await journal.pending(session, REGIONS)) == 1
+
+
+# What is kept of ledgers and their outboxes.
+
+LEDGER = Ledger("bank", level=1, next=2, began=0, remembered=(BoundNumber("m-1", "digest", 1),))
+
+
+async def test_a_ledger_that_is_not_stored_sends_nothing(journal: Journal, session: str) -> None:
+    await journal.save_ledger(session, LEDGER, None)
+    late = address("in", [message(2, session=session)], REGIONS)
+
+    for version in (None, '"never"'):
+        assert await journal.save_ledger(session, LEDGER, version, late) is None
+
+    assert await journal.pending(session, REGIONS) == []
+
+
+async def test_each_version_can_be_replaced_by_one_writer(journal: Journal, session: str) -> None:
+    first = await journal.save_ledger(session, LEDGER, None)
+    second = await journal.save_ledger(session, replace(LEDGER, next=3), first)
+
+    assert second not in (None, first)
+    assert await journal.save_ledger(session, replace(LEDGER, next=9), first) is None
+    assert await journal.save_ledger(session, replace(LEDGER, next=4, began=3), second)
+    stored = require(await journal.ledger(session, "bank"))
+    assert stored.ledger == replace(LEDGER, next=4, began=3)
+
+
+async def test_the_same_ids_under_new_numbers_are_another_outbox(
+    journal: Journal, session: str
+) -> None:
+    old = message(0, session=session)
+    new = replace(message(7, session=session), id=old.id)
+
+    version = await journal.save_ledger(session, LEDGER, None, address("in", [old], REGIONS))
+    assert await journal.save_ledger(session, LEDGER, version, address("in", [new], REGIONS))
+
+    found = await journal.pending(session, REGIONS)
+    assert {o.outbox.messages for o in found} == {(old,), (new,)}
+
+
+# What was written lately, and what waits.
+
+
+async def test_new_entries_name_their_region_the_newest_first(
+    journal: Journal, session: str
+) -> None:
+    await begin(journal, session)
+
+    found = await journal.recent_entries(60, 1_000)
+
+    region = attempt_of("a").owner.region
+    assert any(one.region == region and one.messages == 1 for one in found)
+    assert [*found] == sorted(found, key=lambda one: one.age_seconds)
+    assert len(await journal.recent_entries(60, 1)) == 1
+
+
+async def test_what_waits_for_a_region_is_told_by_its_age(journal: Journal, session: str) -> None:
+    await journal.add_pending(session, pending_in(session, f"{session}-nowhere"))
+
+    assert len(await journal.waiting_seconds(f"{session}-nowhere", -5, 10)) == 1
+    assert [*await journal.waiting_seconds(f"{session}-nowhere", 3_600, 10)] == []
+    assert [*await journal.waiting_seconds(f"{session}-region", -5, 10)] == []
