@@ -2,9 +2,9 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -209,79 +209,39 @@ def test_a_name_is_given_to_one_writer_and_its_file_is_whole(
     assert [file.name for file in (tmp_path / "steps").iterdir()] == ["step.json"]
 
 
+def open_lake(scheme: str) -> tuple[SparkFiles, MagicMock]:
+    """Files on a file system of Hadoop's that lets nothing be replaced, and that itself."""
+    lake, spark, taken = MagicMock(), MagicMock(), set[str]()
+    lake.getUri().getScheme.return_value = scheme
+    # What is there may come between this answer and the rename.
+    lake.exists.return_value = False
+
+    def rename(_draft: MagicMock, target: MagicMock) -> bool:
+        is_free = target.place not in taken
+        taken.add(target.place)
+        return is_free
+
+    def parse_path(place: str) -> MagicMock:
+        return MagicMock(place=place, **{"getFileSystem.return_value": lake})
+
+    lake.rename.side_effect = rename
+    spark.sparkContext._jvm.org.apache.hadoop.fs.Path = parse_path
+    return SparkFiles(spark), lake
+
+
 def test_a_file_system_that_gives_a_name_twice_is_refused(spark: SparkSession) -> None:
     with pytest.raises(JobRefused, match="viewfs:/steps is on viewfs"):
-        OtherFiles(spark, Lake("viewfs")).require_exclusive("viewfs:/steps")
+        open_lake("viewfs")[0].require_exclusive("viewfs:/steps")
     with pytest.raises(JobRefused, match='No FileSystem for scheme "nowhere"'):
         Manifest(spark, "nowhere://steps").require_exclusive()
 
 
-def test_in_a_lake_a_name_that_is_taken_refuses_the_rename(spark: SparkSession) -> None:
-    files = OtherFiles(spark, Lake("abfss"))
+def test_in_a_lake_a_name_that_is_taken_refuses_the_rename() -> None:
+    files, lake = open_lake("abfss")
     files.require_exclusive("abfss://lake/steps")
 
     won = [files.create("abfss://lake/steps/step.json", text) for text in ("first", "second")]
 
     assert won == [True, False]
-    assert files.lake.found == {"abfss://lake/steps/step.json": "first"}
-
-
-class LakePath(str):
-    """A path as Java has it."""
-
-    __slots__ = ()
-
-    def getParent(self) -> "LakePath":  # noqa: N802 - Java's name
-        return LakePath(self.rpartition("/")[0])
-
-
-@dataclass(slots=True)
-class Lake:
-    """A file system of Hadoop's, as far as files are created in it; it lets nothing be replaced."""
-
-    scheme: str
-    found: dict[str, str] = field(default_factory=dict)
-    open: str = ""
-
-    def getUri(self) -> "Lake":  # noqa: N802 - Java's name
-        return self
-
-    def getScheme(self) -> str:  # noqa: N802 - Java's name
-        return self.scheme
-
-    def mkdirs(self, folder: LakePath) -> None:
-        assert folder == "abfss://lake/steps"
-
-    def create(self, path: LakePath, overwrite: bool) -> "Lake":
-        self.open = path
-        return self
-
-    def write(self, data: bytes) -> None:
-        self.found[self.open] = data.decode()
-
-    def close(self) -> None:
-        self.open = ""
-
-    def exists(self, path: LakePath) -> bool:
-        """What is there may come between this answer and the rename."""
-        return False
-
-    def rename(self, draft: LakePath, target: LakePath) -> bool:
-        if target in self.found:
-            return False
-        self.found[target] = self.found.pop(draft)
-        return True
-
-    def delete(self, path: LakePath, deep: bool) -> None:
-        self.found.pop(path, None)
-
-
-@dataclass(frozen=True, slots=True)
-class OtherFiles(SparkFiles):
-    lake: Lake
-
-    def parse_path(self, place: str) -> LakePath:
-        return LakePath(place)
-
-    def find_system(self, path: Any) -> Lake:
-        return self.lake
+    assert [write.args for write in lake.create().write.mock_calls] == [(b"first",), (b"second",)]
+    assert lake.delete.call_count == 2, "a draft is removed whether it was renamed or not"
