@@ -4,7 +4,6 @@ Time is virtual here: a second passes only while everything waits.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from proof.simulation.world import virtual_time
@@ -19,7 +18,7 @@ from shared.engine.dispatch.deliver import (
     Delivery,
 )
 from tests.crashes import sent
-from tests.loop_clock import LoopClock
+from tests.loop_clock import LoopClock, in_world
 from tests.world import LAG_SECONDS, REGIONS, World, in_place_of, message, take
 
 SEND_SECONDS_MAX = 10.0
@@ -29,24 +28,21 @@ def bill(sequence: int, session: str = "acc-7") -> Message:
     return message(sequence, session=session, kind="account.bill")
 
 
-def in_silence(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
-    """Do it in virtual time with a silent west; a send to it gives up as the adapter's does."""
+@in_world
+def in_silence() -> World:
+    """A world with a silent west; a send to it gives up as the adapter's does."""
+    world = World(LoopClock())
 
-    async def run() -> None:
-        world = World(LoopClock())
+    @in_place_of(world.bus, "send")
+    async def limited(send: Any, *arguments: object, **options: object) -> None:
+        try:
+            async with asyncio.timeout(SEND_SECONDS_MAX):
+                await send(*arguments, **options)
+        except TimeoutError as error:
+            raise OutcomeUnknown("no answer") from error
 
-        @in_place_of(world.bus, "send")
-        async def limited(send: Any, *arguments: object, **options: object) -> None:
-            try:
-                async with asyncio.timeout(SEND_SECONDS_MAX):
-                    await send(*arguments, **options)
-            except TimeoutError as error:
-                raise OutcomeUnknown("no answer") from error
-
-        world.bus.silent = {"west"}
-        await work(world)
-
-    return lambda: virtual_time.run(run())
+    world.bus.silent = {"west"}
+    return world
 
 
 @in_silence

@@ -1,7 +1,6 @@
 """Outboxes are stuck, or delivered and not acknowledged yet: what comes after them goes on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -16,7 +15,7 @@ from shared.storage.documents import decode_pending
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import healthy
 from tests.crashes import sent
-from tests.loop_clock import LoopClock, in_virtual_time
+from tests.loop_clock import LoopClock, in_world
 from tests.world import LAG_SECONDS, POLICY, World, in_place_of, message, require, take
 
 # When many outboxes are stuck, what comes after them is delivered all the same.
@@ -189,13 +188,7 @@ PUT_OFF = replace(POLICY, acknowledge_seconds=IDLE_SECONDS)
 BILLS = [message(n, kind="account.bill") for n in range(4)]
 
 
-def putting_off(work: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
-    """Do it in virtual time, in two regions that put acknowledgements off."""
-
-    async def run() -> None:
-        await work(World(LoopClock(), policy=PUT_OFF))
-
-    return in_virtual_time(run)
+putting_off = in_world(lambda: World(LoopClock(), policy=PUT_OFF))
 
 
 async def bodies_of_a_quiet_world(count: int) -> list[tuple[str, bytes]]:

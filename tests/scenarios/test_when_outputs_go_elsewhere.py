@@ -38,6 +38,7 @@ from tests.world import (
     Account,
     Amount,
     World,
+    add,
     handlers,
     message,
     take,
@@ -205,11 +206,6 @@ def telling(kind: Kind, to: str | None = None, *, counts: bool = True) -> Handle
     if counts:
         handlers.register("ledger.add", state=Account, body=Amount)(add)
     return handlers
-
-
-def add(account: Account, body: Amount, _: Context) -> Account:
-    """Book an amount."""
-    return Account(amounts=[*account.amounts, body.amount])
 
 
 # Messages that are told on.

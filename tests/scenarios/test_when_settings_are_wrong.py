@@ -34,20 +34,14 @@ DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 MISSPELT = "inn"
 
 
-def misspelling() -> World:
-    made = World()
-    made.bus.missing = {(region, MISSPELT) for region in REGIONS}
-    return made
-
-
 def misspelt(world: World) -> Producer:
     """A producer whose queue is nowhere."""
+    world.bus.missing = {(region, MISSPELT) for region in REGIONS}
     delivery = replace(world.delivery(), queues=AppQueues(MISSPELT, "out", "errors"))
     return Producer(world.journal, delivery)
 
 
-async def test_a_misspelt_queue_is_refused_before_anything_is_numbered() -> None:
-    world = misspelling()
+async def test_a_misspelt_queue_is_refused_before_anything_is_numbered(world: World) -> None:
     producer = misspelt(world)
     both = r"nothing was numbered: 'inn' .* region east; 'inn' .* region west"
 
@@ -67,8 +61,7 @@ async def test_a_misspelt_queue_is_refused_before_anything_is_numbered() -> None
     assert [m.number.sequence for m in published.messages if m.number] == [0, 1, 2]
 
 
-async def test_a_queue_that_is_made_meanwhile_is_found_by_the_same_producer() -> None:
-    world = misspelling()
+async def test_a_queue_that_is_made_meanwhile_is_found_by_the_same_producer(world: World) -> None:
     producer = misspelt(world)
     with pytest.raises(Misconfigured):
         await producer.publish("acc-7", DRAFTS, OPTIONS)
@@ -89,8 +82,7 @@ async def test_one_region_that_takes_nothing_is_no_reason_to_refuse(world: World
     assert [m.id for m in world.bus.messages("east", "in")] == ["m-0", "m-1", "m-2"]
 
 
-async def test_it_is_said_which_regions_have_a_message_and_why_others_do_not() -> None:
-    world = misspelling()
+async def test_it_is_said_which_regions_have_a_message_and_why_others_do_not(world: World) -> None:
     producer = world.producer()
     both = await producer.publish("acc-7", DRAFTS[:1], OPTIONS)
     again = await producer.publish("acc-7", DRAFTS[:1], OPTIONS)
@@ -107,8 +99,7 @@ async def test_it_is_said_which_regions_have_a_message_and_why_others_do_not() -
 
 
 @pytest.mark.parametrize("silent", [{"west"}, {"east", "west"}])
-async def test_only_regions_that_answer_are_asked(silent: set[str]) -> None:
-    world = misspelling()
+async def test_only_regions_that_answer_are_asked(world: World, silent: set[str]) -> None:
     world.bus.unavailable = set(silent)
     producer = misspelt(world)
 
@@ -119,8 +110,7 @@ async def test_only_regions_that_answer_are_asked(silent: set[str]) -> None:
     assert is_numbered is (len(silent) == 2)
 
 
-async def test_a_queue_that_goes_away_later_is_named_and_its_messages_follow() -> None:
-    world = misspelling()
+async def test_a_queue_that_goes_away_later_is_named_and_its_messages_follow(world: World) -> None:
     producer = world.producer()
     await producer.publish("acc-7", DRAFTS[:1], OPTIONS)
     world.bus.missing = set(REGIONS)

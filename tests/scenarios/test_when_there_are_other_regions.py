@@ -6,7 +6,6 @@ from itertools import permutations
 
 import pytest
 
-from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
 from shared.testkit.memory_bus import MemoryBus
@@ -20,15 +19,7 @@ BILLS = [message(n, kind="account.bill") for n in range(4)]
 
 
 class ThreeRegions(World):
-    """Three namespaces and a worker in each region, over one journal."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.by_region: dict[str, Services] = {
-            "east": self.east,
-            "west": self.west,
-            "north": self.worker("north"),
-        }
+    """Three namespaces over one journal."""
 
     def delivery(self) -> Delivery:
         return Delivery(self.bus, self.clock, THREE, DELAY_SECONDS, QUEUES)
@@ -36,8 +27,8 @@ class ThreeRegions(World):
     async def sweep(self) -> None:
         """Every region sweeps once, after the lag."""
         self.clock.seconds += LAG_SECONDS
-        for worker in self.by_region.values():
-            await worker.recovery.sweep()
+        for region in THREE:
+            await self.worker(region).recovery.sweep()
 
 
 @pytest.mark.parametrize("order", list(permutations(THREE)))
@@ -45,7 +36,7 @@ async def test_each_message_has_one_effect_whoever_is_first(order: tuple[str, ..
     world = ThreeRegions()
 
     for bill in BILLS:
-        first, *others = [await world.by_region[region].consumer.consume(bill) for region in order]
+        first, *others = [await world.worker(region).consumer.consume(bill) for region in order]
         assert isinstance(first, Processed)
         assert others == [AlreadyDone(), AlreadyDone()]
 
@@ -72,7 +63,7 @@ async def test_a_region_that_was_unavailable_gets_everything_in_order(missing: s
         working = next(region for region in THREE if region != missing)
         for bill in BILLS:
             await quiet.east.consumer.consume(bill)
-            await world.by_region[working].consumer.consume(bill)
+            await world.worker(working).consumer.consume(bill)
         assert world.outputs(missing) == []
 
     await world.sweep()
@@ -89,7 +80,7 @@ async def test_one_region_alone_goes_on_and_the_others_follow(survivor: str) -> 
     world.bus.unavailable |= lost
 
     published = await world.producer().send(BILLS)
-    assert {type(one) for one in await take(world.by_region[survivor], *BILLS)} == {Processed}
+    assert {type(one) for one in await take(world.worker(survivor), *BILLS)} == {Processed}
 
     assert (published.sent, published.pending) == (4, 8)
     world.bus.unavailable.clear()

@@ -26,7 +26,7 @@ from shared.domain.handler import (
 )
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
-from tests.world import Account, Amount, World, handlers, message
+from tests.world import Account, Amount, World, add, handlers, message
 
 
 class Loose(BaseModel):
@@ -148,25 +148,21 @@ class Calling:
     """A handler that is an object."""
 
     async def __call__(self, account: Account, body: Amount, _: Context) -> Account:
-        return plainly(account, body, _)
-
-
-def plainly(account: Account, body: Amount, _: Context) -> Account:
-    return Account(amounts=[*account.amounts, body.amount])
+        return add(account, body, _)
 
 
 async def promptly(account: Account, body: Amount, _: Context) -> Account:
-    return plainly(account, body, _)
+    return add(account, body, _)
 
 
 @pytest.mark.parametrize(
     "handle",
     [
-        plainly,
+        add,
         promptly,
         Calling(),
         partial(promptly),
-        partial(plainly),
+        partial(add),
         lambda *_: Account(amounts=[1]),
     ],
 )

@@ -14,7 +14,7 @@ from shared.domain.errors import (
     TooLarge,
 )
 from shared.domain.message import BODY_BYTES_MAX, Message, Number
-from shared.publishing.message import SessionMessage
+from shared.publishing.message import MessageBatch, SessionMessage
 from shared.publishing.options import (
     IdempotentProducerOptions,
     PartitionPublishingOptions,
@@ -35,6 +35,14 @@ def client(world: World, options: IdempotentProducerOptions = OPTIONS) -> Idempo
 
 def message(name: str = "m-0", size: int = 1) -> SessionMessage:
     return SessionMessage(name, "account.add", '"' + "x" * size + '"')
+
+
+async def begin(world: World) -> tuple[IdempotentProducer, MessageBatch]:
+    """A producer and a batch of one message."""
+    producer = client(world)
+    batch = await producer.create_batch(SESSION)
+    batch.add(message())
+    return producer, batch
 
 
 async def test_a_batch_says_no_when_it_is_full_and_takes_what_still_fits(world: World) -> None:
@@ -87,9 +95,7 @@ async def test_a_full_batch_fits_into_one_operation(world: World) -> None:
 
 
 async def test_one_operation_has_one_session(world: World) -> None:
-    producer = client(world)
-    batch = await producer.create_batch(SESSION)
-    batch.add(message())
+    producer, batch = await begin(world)
 
     with pytest.raises(InvalidMessage, match="need a session"):
         await producer.send([message()])
@@ -109,9 +115,7 @@ def test_a_body_that_could_be_sent_nowhere_is_refused_at_once(body: str | bytes)
 
 
 async def test_a_failed_batch_is_open_without_numbers_and_can_be_sent_again(world: World) -> None:
-    producer = client(world)
-    batch = await producer.create_batch(SESSION)
-    batch.add(message("m-0"))
+    producer, batch = await begin(world)
     with world.without("east", "west"):
         with pytest.raises(OutcomeUnknown):
             await producer.send(batch)
@@ -191,9 +195,7 @@ class Gated(MemoryBus):
 
 async def test_what_is_being_sent_takes_nothing_more_and_closing_lets_it_end(world: World) -> None:
     world.bus = bus = Gated(world)
-    producer = client(world)
-    batch = await producer.create_batch(SESSION)
-    batch.add(message("m-0"))
+    producer, batch = await begin(world)
 
     sending = asyncio.ensure_future(producer.send(batch))
     await bus.reached.wait()
