@@ -8,10 +8,9 @@ from pydantic import BaseModel
 
 from shared.domain.errors import InvalidState, NotHalted, Unavailable
 from shared.domain.handler import Context, Handlers, OnFault, StateModel
-from shared.domain.message import Message
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from tests.world import RETRY, Account, Amount, World, add, message
+from tests.world import RETRY, Account, Amount, World, add, message, take
 
 
 class Balance(BaseModel):
@@ -55,17 +54,12 @@ def deploy(world: World, handlers: Handlers) -> None:
     world.east, world.west = world.worker("east"), world.worker("west")
 
 
-async def consumed(world: World, *messages: Message) -> list[object]:
-    """What became of messages in the east."""
-    return [await world.east.consumer.consume(one) for one in messages]
-
-
 async def test_new_code_reads_old_data() -> None:
     world = World(handlers=older())
-    await consumed(world, message(0), message(1))
+    await take(world.east, message(0), message(1))
 
     deploy(world, newer())
-    (outcome,) = await consumed(world, message(2))
+    (outcome,) = await take(world.east, message(2))
 
     assert isinstance(outcome, Processed)
     entries = world.entries()
@@ -79,22 +73,22 @@ async def test_new_code_reads_old_data() -> None:
 
 async def test_what_was_stored_before_models_were_recorded_is_their_first_version() -> None:
     world = World(handlers=older())
-    await consumed(world, message(0))
+    await take(world.east, message(0))
     for document in world.journal.partitions["acc-7"].values():
         document.pop("model", None)
 
     deploy(world, newer())
-    await consumed(world, message(1))
+    await take(world.east, message(1))
 
     assert world.entries()[-1]["state"] == {"total": 3, "amounts": 2}
 
 
 async def test_old_code_halts_on_new_data_and_goes_on_after_the_right_deployment() -> None:
     world = World(handlers=newer())
-    await consumed(world, message(0))
+    await take(world.east, message(0))
 
     deploy(world, older())
-    faulted, parked = await consumed(world, message(1), message(2))
+    faulted, parked = await take(world.east, message(1), message(2))
 
     # The type says that its faults are skipped, but nothing is wrong with this message.
     assert isinstance(faulted, Faulted)
@@ -113,9 +107,9 @@ async def test_old_code_halts_on_new_data_and_goes_on_after_the_right_deployment
 
 async def test_the_old_shape_comes_back_as_a_third_version() -> None:
     world = World(handlers=newer())
-    await consumed(world, message(0), message(1))
+    await take(world.east, message(0), message(1))
     deploy(world, older())
-    await consumed(world, message(2))
+    await take(world.east, message(2))
 
     def withdraw(old: dict[str, Any], version: int) -> Account:
         return Account(amounts=[old["total"]] if version == 2 else old["amounts"])
@@ -125,7 +119,7 @@ async def test_the_old_shape_comes_back_as_a_third_version() -> None:
     withdrawn.register("account.add", state=third, body=Amount, on_fault=OnFault.SKIP)(add)
     deploy(world, withdrawn)
     await world.west.resolver.resolve("acc-7", RETRY)
-    await consumed(world, message(3))
+    await take(world.east, message(3))
 
     assert world.amounts() == [3, 3, 4]
     assert world.entries()[-1]["model"] == ["Account", 3]
@@ -133,12 +127,12 @@ async def test_the_old_shape_comes_back_as_a_third_version() -> None:
 
 async def test_a_message_of_another_model_leaves_the_state_alone() -> None:
     world = World(handlers=older())
-    await consumed(world, message(0))
+    await take(world.east, message(0))
     strangers = Handlers()
     strangers.register("account.add", state=Balance, body=Amount)(lambda *_: Balance())
     deploy(world, strangers)
 
-    (outcome,) = await consumed(world, message(1))
+    (outcome,) = await take(world.east, message(1))
 
     assert isinstance(outcome, Faulted)
     assert outcome.entry.reason == (
@@ -156,10 +150,10 @@ def set_state(state: Any, **more: Any) -> ResolutionRequest:
 async def unreadable() -> World:
     """A session with a state that its handlers cannot read, halted, with a message behind."""
     world = World(handlers=older())
-    await consumed(world, message(0))
+    await take(world.east, message(0))
     world.journal.partitions["acc-7"]["000000000000"]["state"] = {"amounts": [1], "limit": 5}
     deploy(world, older())
-    faulted, _ = await consumed(world, message(1), message(2))
+    faulted, _ = await take(world.east, message(1), message(2))
     assert isinstance(faulted, Faulted)
     assert (
         faulted.entry.reason
@@ -191,10 +185,10 @@ async def test_a_person_sets_the_state_right_and_the_message_runs_on_it() -> Non
 
 async def test_a_person_sets_the_state_of_an_open_session() -> None:
     world = World(handlers=older())
-    await consumed(world, message(0))
+    await take(world.east, message(0))
 
     await world.west.resolver.resolve("acc-7", set_state({"amounts": []}))
-    copy, after = await consumed(world, message(0), message(1))
+    copy, after = await take(world.east, message(0), message(1))
 
     assert not isinstance(copy, Processed)
     assert isinstance(after, Processed)

@@ -1,13 +1,12 @@
 """Entries that nothing needs any more are removed; whatever is still needed stays."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from shared.domain.journal import Status
-from shared.domain.message import Message, home_region
+from shared.domain.message import home_region
 from shared.engine.consume.outcomes import AlreadyDone
 from shared.engine.operate.compact import LEFT_SECONDS, REMOVED_AT_ONCE, RUN_SECONDS, Compacted
 from shared.storage.entries import GENESIS_ID, MILESTONE_EVERY, position_id
@@ -18,11 +17,6 @@ from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, in_place_of, 
 RETENTION = POLICY.retention_seconds
 MANY = 2 * MILESTONE_EVERY + 10
 DAY_SECONDS = 24 * 3600.0
-
-
-async def consume(world: World, messages: Sequence[Message]) -> None:
-    """Take messages in the east."""
-    await take(world.east, *messages)
 
 
 async def long_session(world: World, count: int = MANY, session: str = "acc-7") -> None:
@@ -67,14 +61,14 @@ async def test_a_short_session_is_compacted_too_and_goes_on(world: World, count:
 
     assert {*world.journal.partitions["acc-7"]} == {GENESIS_ID, position_id(count - 1)}
     assert not world.journal.store.flagged("acc-7")
-    await consume(world, [message(count)])
+    await take(world.east, message(count))
     assert world.amounts() == list(range(1, count + 2))
 
 
 async def test_entries_that_were_too_young_are_removed_when_they_are_old(world: World) -> None:
     kept: list[list[int]] = []
     for n in range(7):
-        await consume(world, [message(n)])
+        await take(world.east, message(n))
         world.clock.seconds += RETENTION / 3
         await world.east.compactor.compact()
     for _ in range(4):
@@ -88,14 +82,14 @@ async def test_entries_that_were_too_young_are_removed_when_they_are_old(world: 
 
 
 async def test_one_that_needs_an_older_entry_is_not_looked_at_for_ever(world: World) -> None:
-    await consume(world, [message(0), *(message(n, kind="account.hint") for n in range(1, 8))])
+    await take(world.east, message(0), *(message(n, kind="account.hint") for n in range(1, 8)))
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
 
     assert positions(world) == list(range(8))
     assert not any(d.get("milestone") for d in world.journal.store.flagged("acc-7"))
-    await consume(world, [message(8)])
+    await take(world.east, message(8))
     world.clock.seconds += RETENTION
     await world.east.compactor.compact()
     assert positions(world) == [8]
@@ -197,7 +191,7 @@ async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_re
             for ended in range(3):
                 session = f"flight-{begun}-{ended}"
                 numbers = ((0,), (1, 2, 3), (4,))[n] if begun >= 0 else ()
-                await consume(world, [message(i, session=session) for i in numbers])
+                await take(world.east, *(message(i, session=session) for i in numbers))
         world.clock.seconds += DAY_SECONDS
         for region in (world.east, world.west):
             await region.compactor.compact()
@@ -213,10 +207,10 @@ async def test_documents_kept_after_a_year_of_short_sessions_are_those_of_the_re
 
 
 async def test_a_pending_outbox_keeps_its_entry_and_all_after_it(world: World) -> None:
-    await consume(world, [message(n) for n in range(50)])
+    await take(world.east, *(message(n) for n in range(50)))
     with world.without("west"):
-        await consume(world, [message(50, kind="account.bill")])
-        await consume(world, [message(n) for n in range(51, MANY)])
+        await take(world.east, message(50, kind="account.bill"))
+        await take(world.east, *(message(n) for n in range(51, MANY)))
         world.clock.seconds += RETENTION
         quiet = world.outputs("east")
 
@@ -233,10 +227,10 @@ async def test_a_pending_outbox_keeps_its_entry_and_all_after_it(world: World) -
 async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
     world, quiet = World(handlers=handlers), World(handlers=handlers)
     again = [writing([n % 3], n, kind="write.again") for n in range(MANY)]
-    await consume(quiet, again)
-    await consume(world, again[:120])
+    await take(quiet.east, *again)
+    await take(world.east, *again[:120])
     with world.without("west"):
-        await consume(world, again[120:])
+        await take(world.east, *again[120:])
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
@@ -251,9 +245,9 @@ async def test_outputs_to_be_made_again_keep_the_state_before_them() -> None:
 
 
 async def test_the_fault_of_a_halted_session_stays_until_it_is_resolved(world: World) -> None:
-    await consume(world, [*(message(n) for n in range(50)), message(50, kind="account.burn")])
+    await take(world.east, *(message(n) for n in range(50)), message(50, kind="account.burn"))
     world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
-    await consume(world, [message(n) for n in range(51, MANY)])
+    await take(world.east, *(message(n) for n in range(51, MANY)))
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
@@ -264,9 +258,9 @@ async def test_the_fault_of_a_halted_session_stays_until_it_is_resolved(world: W
 
 
 async def test_the_state_of_a_session_that_only_parks_stays(world: World) -> None:
-    await consume(world, [message(0)])
+    await take(world.east, message(0))
     world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
-    await consume(world, [message(n) for n in range(2, MANY)])
+    await take(world.east, *(message(n) for n in range(2, MANY)))
     world.clock.seconds += RETENTION
 
     await world.east.compactor.compact()
@@ -284,7 +278,7 @@ async def test_compaction_is_harmless_while_messages_are_committed(world: World)
         await compactor.compact()
         return await append(*arguments)
 
-    await consume(world, [message(n) for n in range(MANY, MANY + 150)])
+    await take(world.east, *(message(n) for n in range(MANY, MANY + 150)))
 
     assert world.amounts() == list(range(1, MANY + 151))
 
@@ -312,7 +306,7 @@ async def test_sessions_that_cannot_be_compacted_do_not_keep_others_from_it(
         for number in range(3):
             session = f"stuck-{number}"
             bill = message(0, session=session, kind="account.bill")
-            await consume(world, [bill, *(message(n, session=session) for n in range(1, 110))])
+            await take(world.east, bill, *(message(n, session=session) for n in range(1, 110)))
     await long_session(world)
 
     assert await world.east.compactor.compact() == Compacted(MANY - 1)
@@ -333,8 +327,8 @@ async def test_a_session_that_another_worker_compacted_is_not_tried_for_ever(wor
 
 
 async def test_the_owner_of_a_claim_at_a_milestone_still_finds_its_start(world: World) -> None:
-    await consume(world, [message(n) for n in range(MILESTONE_EVERY)])
-    await consume(world, [message(MILESTONE_EVERY, kind="account.bill")])
+    await take(world.east, *(message(n) for n in range(MILESTONE_EVERY)))
+    await take(world.east, message(MILESTONE_EVERY, kind="account.bill"))
     # As an effectful handler's claim would lie there.
     document = world.journal.partitions["acc-7"][position_id(MILESTONE_EVERY)]
     document |= {"status": Status.WORKING.value}
@@ -348,7 +342,7 @@ async def test_the_owner_of_a_claim_at_a_milestone_still_finds_its_start(world: 
 
 async def test_outputs_of_removed_entries_stay_delivered_once(world: World) -> None:
     bills = [message(n, kind="account.bill") for n in range(MANY)]
-    await consume(world, bills)
+    await take(world.east, *bills)
     world.clock.seconds += RETENTION + LAG_SECONDS
     sent = world.outputs("east")
 

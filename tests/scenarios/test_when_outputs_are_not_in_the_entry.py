@@ -2,10 +2,7 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +22,7 @@ from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import healthy
 from tests.crashes import rest, sent
+from tests.programs import run_python
 from tests.sized_outputs import WRITER, writing
 from tests.sized_outputs import handlers as letter_handlers
 from tests.standstills import shown
@@ -41,8 +39,6 @@ from tests.world import (
 )
 
 # When outputs are made again, on the state before, they have the same bytes.
-
-ROOT = Path(__file__).parents[2]
 
 prices = {"today": [7]}
 
@@ -157,16 +153,10 @@ async def test_a_late_duplicate_changes_and_sends_nothing_new(world: World) -> N
 def test_another_process_with_another_hash_seed_and_clock_makes_the_same_bytes(seed: str) -> None:
     here = outputs_made_again()
 
-    ran = subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import *; print_outputs_made_again()"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": seed, "TZ": f"Etc/GMT+{seed}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program = f"from {__name__} import *; print(json.dumps(outputs_made_again()))"
+    there = run_python(program, PYTHONHASHSEED=seed, TZ=f"Etc/GMT+{seed}")
 
-    assert json.loads(ran.stdout) == here
+    assert json.loads(there) == here
     assert len(here) == 3
 
 
@@ -184,11 +174,6 @@ def outputs_made_again() -> list[list[str]]:
 
     prices["today"] = [7]
     return asyncio.run(make_again())
-
-
-def print_outputs_made_again() -> None:
-    """For another process to call."""
-    sys.stdout.write(json.dumps(outputs_made_again()))
 
 
 async def test_other_bytes_are_never_sent_in_place_of_the_first_ones(world: World) -> None:

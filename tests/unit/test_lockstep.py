@@ -1,13 +1,12 @@
 """One module has everything that an application imports, and whoever shows one uses it alone."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import lockstep
+from tests.programs import run_python
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
@@ -35,9 +34,7 @@ def test_the_names_are_told_in_order_and_no_other_is_found() -> None:
 
 def test_importing_it_loads_no_sdk() -> None:
     program = "import sys, lockstep; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.split()
+    loaded = run_python(program).split()
 
     assert "shared" in loaded
     assert not {"azure", "aiohttp", "opentelemetry", "pyspark"} & set(loaded)

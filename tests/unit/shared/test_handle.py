@@ -1,9 +1,6 @@
 """Handlers are found by type and run purely: no state leaks, and the bytes are always the same."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,6 +23,7 @@ from shared.domain.handler import (
 )
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
+from tests.programs import run_python
 from tests.world import Account, Amount, World, add, handlers, message
 
 
@@ -64,16 +62,7 @@ def test_running_again_in_another_process_gives_the_same_bytes() -> None:
         "from shared.engine.handle.handle import run_pure\n"
         "print(run_pure(handlers.of('account.bill'), HandlerInput(), message(0)))"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    runs = {run_python(program, PYTHONHASHSEED=seed) for seed in ("1", "2")}
 
     here = run_pure(handlers.of("account.bill"), HandlerInput(), message(0))
     assert runs == {f"{here}\n"}

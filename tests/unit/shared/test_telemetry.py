@@ -1,7 +1,5 @@
 """Traces and measures: one trace over both regions, whose outputs are the same bytes in each."""
 
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,6 +28,7 @@ from shared.storage.documents import decode_message, digest_batches, encode_mess
 from shared.wiring import connect, listen
 from tests.business import LEASE_OVER, Outside, business
 from tests.deliveries import delivery_of
+from tests.programs import run_python
 from tests.saga_stage import Stage, order, stocked
 from tests.unit.functions.test_ingest import post
 from tests.unit.shared.test_settings import ENVIRONMENT
@@ -274,13 +273,10 @@ async def test_a_saga_is_one_trace_in_both_regions_whoever_started_it() -> None:
 def test_without_an_endpoint_nothing_is_loaded() -> None:
     settings = Settings.read(ENVIRONMENT)
     program = "import sys\nimport shared.wiring\nprint('opentelemetry' in sys.modules)"
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
 
     assert listen(settings) is None
     assert connect(settings, world_handlers).worker.telemetry is None
-    assert found.stdout == "False\n"
+    assert run_python(program) == "False\n"
 
 
 async def test_a_producer_begins_the_same_traces_however_often_it_sends() -> None:
