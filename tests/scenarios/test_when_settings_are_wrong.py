@@ -20,11 +20,11 @@ from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS as ASK_AGAIN_SECO
 from shared.engine.publish.readiness import LOOK_SECONDS_MAX as ASK_SECONDS_MAX
 from shared.engine.publish.readiness import Readiness
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from tests.asking import ask
 from tests.business import failing
 from tests.crashes import rest
 from tests.deliveries import delivery_of
 from tests.loop_clock import in_virtual_time
-from tests.unit.functions.asking import ask
 from tests.world import POLICY, REGIONS, World, message
 
 # When a producer is misconfigured, it is told by name, and nothing is numbered.

@@ -2,6 +2,7 @@
 
 import asyncio
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,7 +19,7 @@ from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
-from shared.testkit.injected_faults import CallFault
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import claimed
 from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
