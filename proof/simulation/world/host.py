@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+from durabletask.internal import helpers
+from durabletask.internal.orchestrator_service_pb2 import HistoryEvent
 
 from functions.triggers.saga_instances import begin_instances
 from proof.simulation.world.broker import LOCK_SECONDS, Namespace, QueuedMessage, SessionLock
 from proof.simulation.world.faults import FaultInjector
 from proof.simulation.world.process import Process
 from proof.simulation.world.recorder import AbandonedDelivery, Observations, RecordingStore
-from proof.simulation.world.replay import TaskCompleted, TaskFailed, replay
+from proof.simulation.world.replay import replay
 from proof.simulation.world.task_hub import HubReply, LeasedActivity, TaskHub
 from proof.simulation.world.virtual_time import now
 from shared.domain import wire
@@ -152,7 +154,7 @@ class SagaWorker:
         while True:
             turn = await self.hub.signal.wait_for(self.hub.take_turn)
             await self.work_a_moment()
-            result = replay(turn.events)
+            result = replay(turn.instance.history, turn.news)
             await self.work_a_moment()
             self.hub.commit(turn, result)
 
@@ -164,18 +166,18 @@ class SagaWorker:
             await self.work_a_moment()
             self.hub.finish(leased, result)
 
-    async def perform(self, leased: LeasedActivity) -> TaskCompleted | TaskFailed:
-        activity = leased.activity
-        perform = self.activities[Activity(activity.name)]
+    async def perform(self, leased: LeasedActivity) -> HistoryEvent:
+        number, work = leased.action.id, leased.action.scheduleTask
+        perform = self.activities[Activity(work.name)]
         try:
-            answer = await perform(json.loads(activity.input))
+            answer = await perform(json.loads(work.input.value))
         except LockstepError as error:
-            self.observed.failures.append(f"{activity.name}: {error!r}")
-            return TaskFailed(activity.number, repr(error))
+            self.observed.failures.append(f"{work.name}: {error!r}")
+            return helpers.new_task_failed_event(number, error)
         except Exception as surprise:
-            self.observed.surprises.append(f"{self.process.name} {activity.name}: {surprise!r}")
-            return TaskFailed(activity.number, repr(surprise))
-        return TaskCompleted(activity.number, json.dumps(answer))
+            self.observed.surprises.append(f"{self.process.name} {work.name}: {surprise!r}")
+            return helpers.new_task_failed_event(number, surprise)
+        return helpers.new_task_completed_event(number, json.dumps(answer))
 
     async def follow_feed(self) -> None:
         """Begin the sagas that the feed shows, again for as long as that fails: nothing is lost."""

@@ -6,11 +6,17 @@ first worker's late result is refused for a turn, and delivered as well for an a
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import UTC
 from enum import StrEnum
 
-from proof.simulation.world import replay
+from durabletask.internal import helpers
+from durabletask.internal.orchestrator_service_pb2 import HistoryEvent, OrchestratorAction
+
+from functions.triggers.saga_instances import ORCHESTRATOR
 from proof.simulation.world.faults import FaultInjector
-from proof.simulation.world.virtual_time import Signal, now
+from proof.simulation.world.replay import TurnResult, note_action
+from proof.simulation.world.virtual_time import Signal, date_of, now
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 TURN_LEASE_SECONDS = 10.0
 ACTIVITY_LEASE_SECONDS = 20.0
@@ -30,11 +36,11 @@ class Instance:
     """One orchestration; `turn` is the number of the newest lease, `pending` are new events."""
 
     name: str
-    history: list[replay.HistoryEvent] = field(default_factory=list)
-    pending: list[replay.NewEvent] = field(default_factory=list)
+    history: list[HistoryEvent] = field(default_factory=list)
+    pending: list[HistoryEvent] = field(default_factory=list)
     turn: int = 0
     leased_until: float = 0.0
-    result: replay.TurnResult | None = None
+    result: TurnResult | None = None
 
     @property
     def is_over(self) -> bool:
@@ -43,14 +49,11 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """A leased turn: what the history has of the instance, and what is new, its beginning first."""
+
     instance: Instance
     number: int
-    began: replay.OrchestratorStarted
-    news: tuple[replay.NewEvent, ...]
-
-    @property
-    def events(self) -> list[replay.HistoryEvent]:
-        return [*self.instance.history, self.began, *self.news]
+    news: tuple[HistoryEvent, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -58,7 +61,7 @@ class LeasedActivity:
     """An activity to be performed; workers can lease it again from `visible_at` on."""
 
     instance: Instance
-    activity: replay.TaskScheduled
+    action: OrchestratorAction
     visible_at: float
 
 
@@ -77,7 +80,7 @@ class TaskHub:
     begins_again: bool = False
     instances: dict[str, Instance] = field(default_factory=dict)
     activities: list[LeasedActivity] = field(default_factory=list)
-    ends: list[tuple[str, replay.TurnResult]] = field(default_factory=list)
+    ends: list[tuple[str, TurnResult]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
@@ -101,7 +104,8 @@ class TaskHub:
         if there is not None and not (self.begins_again and there.is_over):
             return HubReply.EXISTS
         self.instances[name] = Instance(name)
-        self.post(self.instances[name], replay.ExecutionStarted(given))
+        began = helpers.new_execution_started_event(ORCHESTRATOR, name, given)
+        self.post(self.instances[name], began)
         return HubReply.TAKEN
 
     def raise_event(self, name: str, event: str) -> HubReply:
@@ -111,17 +115,18 @@ class TaskHub:
             return HubReply.NOT_FOUND
         if instance.is_over:
             return HubReply.OVER
-        self.post_or_delay(instance, replay.EventRaised(event), "event late")
+        raised = helpers.new_event_raised_event(event)
+        self.post_or_delay(instance, raised, "event late")
         if self.inject(self.injector.profile.events, "event twice"):
-            self.post(instance, replay.EventRaised(event))
+            self.post(instance, raised)
         return HubReply.TAKEN
 
-    def post(self, instance: Instance, news: replay.NewEvent) -> None:
+    def post(self, instance: Instance, news: HistoryEvent) -> None:
         if self.instances.get(instance.name) is instance and not instance.is_over:
             instance.pending.append(news)
             self.signal.notify_at(max(now(), instance.leased_until))
 
-    def post_or_delay(self, instance: Instance, news: replay.NewEvent, kind: str) -> None:
+    def post_or_delay(self, instance: Instance, news: HistoryEvent, kind: str) -> None:
         late = self.injector.rng.delay(LATE_SECONDS_MAX)
         if self.inject(self.injector.profile.events, kind):
             asyncio.get_running_loop().call_later(late, self.post, instance, news)
@@ -140,17 +145,17 @@ class TaskHub:
         instance.turn += 1
         instance.leased_until = now() + TURN_LEASE_SECONDS
         self.signal.notify_at(instance.leased_until)
-        began = replay.OrchestratorStarted(now())
-        return Turn(instance, instance.turn, began, tuple(instance.pending))
+        began = helpers.new_orchestrator_started_event(date_of(now()))
+        return Turn(instance, instance.turn, (began, *instance.pending))
 
-    def commit(self, turn: Turn, result: replay.TurnResult) -> None:
+    def commit(self, turn: Turn, result: TurnResult) -> None:
         """Take a turn's result, if its lease is still the newest; the result may get lost, too."""
         instance = turn.instance
         is_lost = self.inject(self.injector.profile.turns, "turn lost")
         if is_lost or self.signal.is_down(now()) or turn.number != instance.turn:
             return
-        instance.history += [turn.began, *turn.news, *result.scheduled]
-        del instance.pending[: len(turn.news)]
+        instance.history += [*turn.news, *map(note_action, result.scheduled)]
+        del instance.pending[: len(turn.news) - 1]
         instance.leased_until = 0.0
         instance.result = result
         if self.instances.get(instance.name) is not instance:
@@ -159,12 +164,13 @@ class TaskHub:
             self.ends.append((instance.name, result))
         loop = asyncio.get_running_loop()
         for scheduled in result.scheduled:
-            match scheduled:
-                case replay.TaskScheduled():
-                    self.activities.append(LeasedActivity(instance, scheduled, now()))
-                case replay.TimerCreated(number, at):
-                    fired = replay.TimerFired(number)
-                    loop.call_at(at, self.post_or_delay, instance, fired, "timer late")
+            if scheduled.HasField("createTimer"):
+                at = scheduled.createTimer.fireAt.ToDatetime(UTC)
+                fired = helpers.new_timer_fired_event(scheduled.id, at)
+                when = at.timestamp() - EPOCH_SECONDS
+                loop.call_at(when, self.post_or_delay, instance, fired, "timer late")
+            else:
+                self.activities.append(LeasedActivity(instance, scheduled, now()))
         self.signal.notify_at(now())
 
     def take_activity(self) -> LeasedActivity | None:
@@ -181,7 +187,7 @@ class TaskHub:
         self.signal.notify_at(work.visible_at)
         return work
 
-    def finish(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
+    def finish(self, leased: LeasedActivity, news: HistoryEvent) -> None:
         """Take an activity's result, which may get lost, or arrive when its lease is over."""
         profile = self.injector.profile
         if self.signal.is_down(now()) or self.inject(profile.activities, "activity's answer lost"):
@@ -192,7 +198,7 @@ class TaskHub:
         else:
             self.deliver_result(leased, news)
 
-    def deliver_result(self, leased: LeasedActivity, news: replay.ActivityResult) -> None:
+    def deliver_result(self, leased: LeasedActivity, news: HistoryEvent) -> None:
         """Send the result to the instance; an activity performed twice has two results."""
         if leased in self.activities:
             self.activities.remove(leased)

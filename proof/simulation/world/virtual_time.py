@@ -4,7 +4,10 @@ import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+
+from shared.testkit.memory_store import EPOCH_SECONDS
 
 
 class VirtualSelector(selectors.BaseSelector):
@@ -66,6 +69,11 @@ def run[T](main: Coroutine[Any, Any, T]) -> T:
 def now() -> float:
     """Return the virtual seconds since the running loop was made."""
     return asyncio.get_running_loop().time()
+
+
+def date_of(seconds: float) -> datetime:
+    """Return a virtual second as a time of all clocks that are right."""
+    return datetime.fromtimestamp(EPOCH_SECONDS + seconds, UTC)
 
 
 @dataclass

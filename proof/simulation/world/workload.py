@@ -1,11 +1,10 @@
 """The messages to a world: numbered ones, those without numbers, and those of producers."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
+from proof.simulation.world.virtual_time import date_of
 from shared.domain.message import Message
 from shared.domain.producer import Draft
-from shared.testkit.memory_store import EPOCH_SECONDS
 
 type Operation = tuple[Draft, ...]
 
@@ -47,4 +46,4 @@ class Workload:
 
 def moment(seconds: float) -> str:
     """Return a virtual second as the time on a message."""
-    return datetime.fromtimestamp(EPOCH_SECONDS + seconds, UTC).isoformat()
+    return date_of(seconds).isoformat()
