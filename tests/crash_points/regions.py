@@ -1,8 +1,8 @@
 """The two regions a piece of work runs in: how it is tried until it is done, and its result."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
 
@@ -11,7 +11,7 @@ from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.engine.build import Services
-from shared.engine.worker import Policy, WaitLimits
+from shared.engine.worker import WaitLimits
 from shared.storage.journal import REGIONS_SESSION
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.memory_store import VirtualClock
@@ -52,11 +52,11 @@ async def let_others_run() -> None:
 class BusinessRegions(TwoRegions):
     """Two regions with all handlers of the tests, in which calls go wrong."""
 
-    def __init__(self, faults: FaultPlan, policy: Policy = IMPATIENT) -> None:
+    def __init__(self, faults: FaultPlan) -> None:
         self.outside = Outside(before=let_others_run)
         joined = Handlers.joined([business(self.outside), questions])
         patient = {name: replace(h, attempts=ATTEMPTS) for name, h in joined.by_type.items()}
-        super().__init__(Handlers(patient), faults, policy, DELAY_SECONDS, VirtualClock())
+        super().__init__(Handlers(patient), faults, IMPATIENT, DELAY_SECONDS, VirtualClock())
 
     def replace_workers(self, killed: str) -> None:
         """New workers go on in both regions, so that nobody remembers anything."""
@@ -83,6 +83,20 @@ class BusinessRegions(TwoRegions):
             self.clock.seconds += LEASE_OVER
         raise AssertionError(f"{left} is never settled")
 
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """No call goes wrong."""
+        self.faults.is_over = True
+        yield
+        self.faults.is_over = False
+
+    @contextmanager
+    def without_west(self) -> Iterator[None]:
+        """One region's namespace is unavailable."""
+        self.bus.unavailable = {"west"}
+        yield
+        self.bus.unavailable = set()
+
     async def finish(self) -> None:
         """Both regions sweep, in which calls may go wrong, and once more, in which none does."""
         for is_over, region in product((False, True), REGIONS):
@@ -96,6 +110,11 @@ class BusinessRegions(TwoRegions):
         copies = self.bus.messages(region, queue)
         copies.sort(key=lambda copy: copy.number.group if copy.number else copy.id)
         return list(dict.fromkeys((copy.id, copy.body) for copy in copies))
+
+    async def end(self) -> object:
+        """The result when everything is settled that both regions find."""
+        await self.finish()
+        return await self.result()
 
     async def result(self) -> object:
         """Everything that must be the same whatever went wrong."""

@@ -9,6 +9,7 @@ from typing import Any
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.regions import call_faults
 from tests.crash_points.calls import CallSite, TracedFaultPlan
+from tests.crash_points.regions import BusinessRegions
 from tests.crash_points.workloads import WORKLOADS
 from tests.sizes import IS_PROOF
 
@@ -84,7 +85,7 @@ def do(name: str, plan: TracedFaultPlan) -> object:
 
     async def work() -> object:
         asyncio.get_running_loop().set_exception_handler(report_error)
-        return await WORKLOADS[name](plan)
+        return await WORKLOADS[name](BusinessRegions(plan))
 
     return asyncio.run(work())
 

@@ -34,7 +34,7 @@ from shared.engine.operate.error_queue import RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
-from shared.testkit.injected_faults import FaultPlan, ProcessKilled
+from shared.testkit.injected_faults import ProcessKilled
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -43,7 +43,7 @@ from tests.saga_walks import walked
 from tests.sized_outputs import WRITER, Sizes, Written, letters, writing
 from tests.world import DELAY_SECONDS, REGIONS, message
 
-type Work = Callable[[FaultPlan], Awaitable[object]]
+type Work = Callable[[BusinessRegions], Awaitable[object]]
 
 SESSION = "acc-7"
 BILLS = [message(n, kind="account.bill") for n in range(8)]
@@ -53,76 +53,68 @@ DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 async def delivered(regions: BusinessRegions, *batches: Sequence[Message]) -> object:
     """Deliver until all is settled, and let the sweeps find what is left."""
     await regions.take(*batches)
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def in_turn(faults: FaultPlan) -> object:
+async def in_turn(regions: BusinessRegions) -> object:
     """Messages in their order, and a copy of the first."""
-    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[1:2], BILLS[:1])
+    return await delivered(regions, BILLS[:1], BILLS[1:2], BILLS[:1])
 
 
-async def gapped(faults: FaultPlan) -> object:
+async def gapped(regions: BusinessRegions) -> object:
     """A message before its turn, which is parked and drained."""
-    return await delivered(BusinessRegions(faults), BILLS[:1], BILLS[2:3], BILLS[1:2])
+    return await delivered(regions, BILLS[:1], BILLS[2:3], BILLS[1:2])
 
 
-async def drained_together(faults: FaultPlan) -> object:
+async def drained_together(regions: BusinessRegions) -> object:
     """Messages before their turn, which are drained in one entry, and one that is drained alone."""
     early = [BILLS[3], BILLS[1], BILLS[2], message(4, kind="account.hint")]
-    return await delivered(BusinessRegions(faults), *([one] for one in early), BILLS[:1])
+    return await delivered(regions, *([one] for one in early), BILLS[:1])
 
 
-async def parked_twice(faults: FaultPlan) -> object:
+async def parked_twice(regions: BusinessRegions) -> object:
     """A copy of a parked message, which is not the newest of those that are parked."""
-    return await delivered(BusinessRegions(faults), BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
+    return await delivered(regions, BILLS[1:2], BILLS[2:3], BILLS[1:2], BILLS[:1])
 
 
-async def in_batches(faults: FaultPlan) -> object:
+async def in_batches(regions: BusinessRegions) -> object:
     """Two batches, the first with a gap."""
-    return await delivered(BusinessRegions(faults), [*BILLS[:2], BILLS[3]], BILLS[2:5])
+    return await delivered(regions, [*BILLS[:2], BILLS[3]], BILLS[2:5])
 
 
-async def without_numbers(faults: FaultPlan) -> object:
+async def without_numbers(regions: BusinessRegions) -> object:
     """A message without a number, and its copy."""
-    return await delivered(BusinessRegions(faults), [plain(0)], [plain(0)])
+    return await delivered(regions, [plain(0)], [plain(0)])
 
 
 @patch.multiple(duplicates, PAGE=2, MARGIN=1)
-async def late_copies(faults: FaultPlan) -> object:
+async def late_copies(regions: BusinessRegions) -> object:
     """Copies of what two groups sent in turn, and another content under a used number."""
-    regions = BusinessRegions(faults)
     others = [message(n, 50 + n, kind="account.bill", group="shop") for n in range(3)]
-    faults.is_over = True
-    await regions.take(*([one] for one in [others[0], *BILLS, *others[1:]]))
-    faults.is_over = False
+    with regions.undisturbed():
+        await regions.take(*([one] for one in [others[0], *BILLS, *others[1:]]))
     await regions.take([BILLS[2]], [others[0]], [replace(BILLS[3], body=b'{"amount":99}')])
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
 @patch.object(next_entry, "CURSORS_MAX", 2)
-async def from_many_senders(faults: FaultPlan) -> object:
+async def from_many_senders(regions: BusinessRegions) -> object:
     """Messages, a gap and copies of senders whose cursors are evicted in turn; and a batch."""
     groups = ("bank", "shop", "till", "desk")
     sent = [
         [message(n, 10 * n + i, kind="account.bill", group=group) for i, group in enumerate(groups)]
         for n in range(3)
     ]
-    regions = BusinessRegions(faults)
-    faults.is_over = True
-    await regions.take(*([one] for one in sent[0]))
-    faults.is_over = False
+    with regions.undisturbed():
+        await regions.take(*([one] for one in sent[0]))
     # One after the other: only messages of the same sender have an order.
     for batch in ([sent[2][0]], [sent[1][1]], [sent[1][0]], [sent[0][2]], sent[1][2:]):
         await regions.take(batch)
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def corrected(faults: FaultPlan) -> object:
+async def corrected(regions: BusinessRegions) -> object:
     """A poison that a person corrects, and the message parked behind it."""
-    regions = BusinessRegions(faults)
     await regions.take([message(0, kind="account.burn")], BILLS[1:2])
 
     async def correct(worker: Services) -> Entry | None:
@@ -135,13 +127,11 @@ async def corrected(faults: FaultPlan) -> object:
             return None
 
     await regions.insist(correct)
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def skipped(faults: FaultPlan) -> object:
+async def skipped(regions: BusinessRegions) -> object:
     """A number that never comes, which a person sees and skips, and its message comes late."""
-    regions = BusinessRegions(faults)
     await regions.take(BILLS[:1], BILLS[2:3])
     regions.clock.seconds += regions.policy.standstill_seconds
 
@@ -155,26 +145,22 @@ async def skipped(faults: FaultPlan) -> object:
 
     await regions.insist(skip)
     await regions.take(BILLS[1:2])
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def closed(faults: FaultPlan) -> object:
+async def closed(regions: BusinessRegions) -> object:
     """An output that no queue takes, which a person sees and closes, and one that a region misses.
 
     The flag of an earlier version is met on the way.
     """
-    regions = BusinessRegions(faults)
     regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
-    faults.is_over = True
-    await regions.take([message(0, 11, kind="account.boast")])
-    regions.bus.unavailable = {"west"}
-    await regions.take(BILLS[1:2], [message(2, kind="account.hint")])
-    hint = max(d["id"] for d in regions.journal.partitions[SESSION].values() if "identities" in d)
-    old = regions.journal.partitions[SESSION][hint] | {"faulted": True}
-    regions.journal.store.put(SESSION, old)
-    regions.bus.unavailable = set()
-    faults.is_over = False
+    with regions.undisturbed():
+        await regions.take([message(0, 11, kind="account.boast")])
+        with regions.without_west():
+            await regions.take(BILLS[1:2], [message(2, kind="account.hint")])
+    stored = regions.journal.partitions[SESSION]
+    hint = max(d["id"] for d in stored.values() if "identities" in d)
+    regions.journal.store.put(SESSION, stored[hint] | {"faulted": True})
 
     async def close(worker: Services) -> None:
         await worker.standstills.find(limit=10)
@@ -185,40 +171,34 @@ async def closed(faults: FaultPlan) -> object:
         await worker.resolver.deliver(SESSION, decision)
 
     await regions.insist(close)
-    await regions.finish()
-    faults.is_over = True
+    result = await regions.end()
     page = await regions.workers["east"].standstills.find(limit=10)
     assert page.standstills == ()
-    return await regions.result()
+    return result
 
 
-async def erased(faults: FaultPlan) -> object:
+async def erased(regions: BusinessRegions) -> object:
     """A session that a person has erased, and that goes on."""
-    regions = BusinessRegions(faults)
-    faults.is_over = True
-    await regions.take(BILLS[:1], BILLS[1:2])
-    await regions.finish()
-    faults.is_over = False
+    with regions.undisturbed():
+        await regions.take(BILLS[:1], BILLS[1:2])
+        await regions.finish()
     decision = ResolutionRequest(ResolutionAction.ERASE, "Ada", "asked to be forgotten")
     await regions.insist(lambda worker: worker.resolver.resolve(SESSION, decision))
     await regions.take(BILLS[2:3])
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def measured(faults: FaultPlan) -> object:
+async def measured(regions: BusinessRegions) -> object:
     """Outputs that a region misses, and a message that waits, while somebody listens."""
     with patch.object(BusinessRegions, "new_worker", new_listened_worker):
-        regions = BusinessRegions(faults)
-        regions.bus.unavailable = {"west"}
-        await regions.take(BILLS[:1], BILLS[2:3])
-        regions.clock.seconds += LEASE_OVER
-        for region in REGIONS:
-            await regions.insist(lambda worker: worker.recovery.sweep(), region)
-        regions.bus.unavailable = set()
+        regions.replace_workers("both")
+        with regions.without_west():
+            await regions.take(BILLS[:1], BILLS[2:3])
+            regions.clock.seconds += LEASE_OVER
+            for region in REGIONS:
+                await regions.insist(lambda worker: worker.recovery.sweep(), region)
         await regions.take(BILLS[1:2])
-        await regions.finish()
-        return await regions.result()
+        return await regions.end()
 
 
 def new_listened_worker(regions: BusinessRegions, region: str) -> Services:
@@ -228,14 +208,13 @@ def new_listened_worker(regions: BusinessRegions, region: str) -> Services:
     return services
 
 
-async def effectful(faults: FaultPlan) -> object:
+async def effectful(regions: BusinessRegions) -> object:
     """A handler that calls the outside, and a message that comes meanwhile."""
-    return await delivered(BusinessRegions(faults), [payment(0)], BILLS[1:2])
+    return await delivered(regions, [payment(0)], BILLS[1:2])
 
 
-async def tried_again(faults: FaultPlan) -> object:
+async def tried_again(regions: BusinessRegions) -> object:
     """A handler whose first call of the outside fails."""
-    regions = BusinessRegions(faults)
     failed: list[bool] = []
 
     async def fail_once() -> None:
@@ -248,15 +227,13 @@ async def tried_again(faults: FaultPlan) -> object:
     return await delivered(regions, [payment(0)], BILLS[1:2])
 
 
-async def left_alone(faults: FaultPlan) -> object:
+async def left_alone(regions: BusinessRegions) -> object:
     """A claim whose owner died, and nobody delivers its message again: the sweep takes it over."""
-    regions = BusinessRegions(faults)
-    faults.is_over, regions.outside.before = True, die
-    with suppress(ProcessKilled):
+    regions.outside.before = die
+    with regions.undisturbed(), suppress(ProcessKilled):
         await regions.workers["east"].consumer.consume(payment(0))
-    faults.is_over, regions.outside.before = False, let_others_run
-    await regions.finish()
-    return await regions.result()
+    regions.outside.before = let_others_run
+    return await regions.end()
 
 
 async def die() -> None:
@@ -264,72 +241,58 @@ async def die() -> None:
     raise ProcessKilled("payment")
 
 
-async def idempotent(faults: FaultPlan) -> object:
+async def idempotent(regions: BusinessRegions) -> object:
     """A handler without a journal entry, while one region is unavailable."""
-    regions = BusinessRegions(faults)
-    regions.bus.unavailable = {"west"}
-    await regions.take([replace(payment(0, "account.note"), number=None)])
-    regions.bus.unavailable = set()
-    await regions.finish()
-    return await regions.result()
+    with regions.without_west():
+        await regions.take([replace(payment(0, "account.note"), number=None)])
+    return await regions.end()
 
 
-async def to_an_unavailable_region(faults: FaultPlan) -> object:
+async def to_an_unavailable_region(regions: BusinessRegions) -> object:
     """Outputs that a region misses, which the change feed shows when it is back."""
-    regions = BusinessRegions(faults)
-    regions.bus.unavailable = {"west"}
-    await regions.take(BILLS[:1], BILLS[1:2])
-    regions.bus.unavailable = set()
+    with regions.without_west():
+        await regions.take(BILLS[:1], BILLS[1:2])
     shown = await regions.journal.journal.pending(SESSION, REGIONS)
     await regions.insist(lambda worker: worker.recovery.recover(shown))
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def staged(faults: FaultPlan) -> object:
+async def staged(regions: BusinessRegions) -> object:
     """Outputs that are staged, as they do not fit an entry."""
     with small_limits(wanted=True):
-        return await delivered(
-            BusinessRegions(faults), [writing([1_300, 1_000])], [writing([3], 1)]
-        )
+        return await delivered(regions, [writing([1_300, 1_000])], [writing([3], 1)])
 
 
-async def staged_under_a_claim(faults: FaultPlan) -> object:
+async def staged_under_a_claim(regions: BusinessRegions) -> object:
     """Outputs of a handler that calls the outside, which do not fit an entry either."""
     with small_limits(wanted=True):
         outside = writing([1_300, 1_000], kind="write.outside")
-        return await delivered(BusinessRegions(faults), [outside], [writing([3], 1)])
+        return await delivered(regions, [outside], [writing([3], 1)])
 
 
-async def delivered_meanwhile(faults: FaultPlan) -> object:
+async def delivered_meanwhile(regions: BusinessRegions) -> object:
     """Staged outputs that a sweep sends to a region while a slow worker is about to."""
     with small_limits(wanted=True):
-        regions = BusinessRegions(faults)
-        regions.bus.unavailable = {"west"}
-        await regions.take([writing([1_300, 1_000])])
-        regions.bus.unavailable = set()
+        with regions.without_west():
+            await regions.take([writing([1_300, 1_000])])
         shown = await regions.journal.journal.pending(WRITER, REGIONS)
         await regions.finish()
-        faults.is_over = False
+        regions.faults.is_over = False
         await regions.insist(
             lambda worker: worker.recovery.dispatcher.deliver_in_order(shown, ["west"])
         )
         return await regions.result()
 
 
-async def made_again(faults: FaultPlan) -> object:
+async def made_again(regions: BusinessRegions) -> object:
     """Outputs that are not stored: a region that missed them gets what the handler makes again."""
-    regions = BusinessRegions(faults)
-    regions.bus.unavailable = {"west"}
-    await regions.take(*([writing([n], n, "write.again")] for n in range(2)))
-    regions.bus.unavailable = set()
-    await regions.finish()
-    return await regions.result()
+    with regions.without_west():
+        await regions.take(*([writing([n], n, "write.again")] for n in range(2)))
+    return await regions.end()
 
 
-async def blocked_at_a_queue(faults: FaultPlan) -> object:
+async def blocked_at_a_queue(regions: BusinessRegions) -> object:
     """A queue that does not exist, until it does; a person tries one session's outputs again."""
-    regions = BusinessRegions(faults)
     regions.bus.missing = {(region, "out") for region in REGIONS}
     await regions.take(BILLS[:1], [writing([1])])
     regions.bus.missing.clear()
@@ -342,21 +305,18 @@ async def blocked_at_a_queue(faults: FaultPlan) -> object:
 
     await regions.insist(retry)
     regions.clock.seconds += PAUSE_SECONDS_MAX
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def dropped(faults: FaultPlan) -> object:
+async def dropped(regions: BusinessRegions) -> object:
     """Outputs that a region missed and that are made otherwise by now; a person drops them."""
-    regions = BusinessRegions(faults)
-    faults.is_over, regions.bus.unavailable = True, {"west"}
-    await regions.take([writing([1], kind="write.again")])
-    regions.bus.unavailable = set()
-    again = replace(regions.handlers.by_type["write.again"], handle=write_otherwise)
-    regions.handlers = Handlers({**regions.handlers.by_type, "write.again": again})
-    regions.clock.seconds += LEASE_OVER
-    await regions.new_worker("west").recovery.sweep()
-    faults.is_over = False
+    with regions.undisturbed():
+        with regions.without_west():
+            await regions.take([writing([1], kind="write.again")])
+        again = replace(regions.handlers.by_type["write.again"], handle=write_otherwise)
+        regions.handlers = Handlers({**regions.handlers.by_type, "write.again": again})
+        regions.clock.seconds += LEASE_OVER
+        await regions.new_worker("west").recovery.sweep()
     regions.replace_workers("west")
 
     async def drop(worker: Services) -> None:
@@ -365,8 +325,7 @@ async def dropped(faults: FaultPlan) -> object:
             await worker.outputs.decide(WRITER, EVERY_QUEUE, decision)
 
     await regions.insist(drop)
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
 def write_otherwise(written: Written, _: Sizes, context: Context) -> Handled[Written]:
@@ -374,19 +333,16 @@ def write_otherwise(written: Written, _: Sizes, context: Context) -> Handled[Wri
     return letters(written, Sizes(sizes=[7]), context)
 
 
-async def fenced(faults: FaultPlan) -> object:
+async def fenced(regions: BusinessRegions) -> object:
     """A message of a producer in whose place another numbers, without the ledger."""
-    regions = BusinessRegions(faults)
-    faults.is_over = True
-    await regions.insist(partial(publish, DRAFTS[:1]))
-    await regions.take([message(0, kind="account.bill", level=1)])
-    faults.is_over = False
+    with regions.undisturbed():
+        await regions.insist(partial(publish, DRAFTS[:1]))
+        await regions.take([message(0, kind="account.bill", level=1)])
     return await delivered(regions, BILLS[1:2])
 
 
-async def dead_lettered(faults: FaultPlan) -> object:
+async def dead_lettered(regions: BusinessRegions) -> object:
     """What the broker gave up on: a message, which waits for a person, and no message of ours."""
-    regions = BusinessRegions(faults)
     reason = "MaxDeliveryCountExceeded"
     ours = DeadLetter(SESSION, to_properties(BILLS[0]), BILLS[0].body, reason)
     for region in REGIONS:
@@ -402,32 +358,30 @@ async def dead_lettered(faults: FaultPlan) -> object:
     for region in REGIONS:
         await regions.insist(sweep, region)
     await regions.finish()
-    faults.is_over = True
+    regions.faults.is_over = True
     # As what is rejected on arrival: one region's error queue is enough.
     reports = {report for region in REGIONS for report in regions.sent(region, "errors")}
     return reports, regions.session_result(SESSION)
 
 
-async def refused_by_a_queue(faults: FaultPlan) -> object:
+async def refused_by_a_queue(regions: BusinessRegions) -> object:
     """An output that no queue takes, in whose place a tombstone goes."""
-    regions = BusinessRegions(faults)
     regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
     return await delivered(regions, [message(0, 11, kind="account.boast")], BILLS[1:2])
 
 
-async def acknowledged_later(faults: FaultPlan) -> object:
+async def acknowledged_later(regions: BusinessRegions) -> object:
     """Acknowledgements that are put off."""
-    regions = BusinessRegions(faults, replace(IMPATIENT, acknowledge_seconds=2.0))
+    regions.policy = replace(IMPATIENT, acknowledge_seconds=2.0)
+    regions.replace_workers("both")
     return await delivered(regions, BILLS[:1], BILLS[1:2])
 
 
-async def published(faults: FaultPlan) -> object:
+async def published(regions: BusinessRegions) -> object:
     """Two operations of a producer group, by processes that may die."""
-    regions = BusinessRegions(faults)
     for wanted in (DRAFTS[:2], DRAFTS[2:]):
         await regions.insist(partial(publish, wanted))
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
 async def publish(wanted: Sequence[Draft], worker: Services, *, keep_seconds: int = 0) -> None:
@@ -437,18 +391,15 @@ async def publish(wanted: Sequence[Draft], worker: Services, *, keep_seconds: in
         await worker.producer.publish(SESSION, wanted, bank, keep_seconds=keep_seconds)
 
 
-async def published_by_keys(faults: FaultPlan) -> object:
+async def published_by_keys(regions: BusinessRegions) -> object:
     """Ids that are kept for a time, the first one again after others."""
-    regions = BusinessRegions(faults)
     for draft in (*DRAFTS, DRAFTS[0]):
         await regions.insist(partial(publish, [draft], keep_seconds=60))
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def given_another_region(faults: FaultPlan) -> object:
+async def given_another_region(regions: BusinessRegions) -> object:
     """The list of regions, stored by the first process and replaced on purpose by a later one."""
-    regions = BusinessRegions(faults)
 
     async def agree(worker: Services, *names: str) -> None:
         delivery = replace(worker.producer.delivery, regions=(*REGIONS, *names))
@@ -459,14 +410,13 @@ async def given_another_region(faults: FaultPlan) -> object:
 
     await regions.insist(agree)
     await regions.insist(lambda worker: agree(worker, "north"))
-    faults.is_over = True
+    regions.faults.is_over = True
     stored = await regions.journal.regions()
     return stored and stored.names
 
 
-async def published_too_large(faults: FaultPlan) -> object:
+async def published_too_large(regions: BusinessRegions) -> object:
     """An operation of which no queue takes one message. Each try may spend a number for it."""
-    regions = BusinessRegions(faults)
     regions.bus.largest = {(region, "in"): 1_000 for region in REGIONS}
     large = Draft("m-9", "account.add", b'{"amount":1,"note":"%s"}' % (b"x" * 1_000))
     await regions.insist(partial(publish, [DRAFTS[0], large]))
@@ -477,40 +427,33 @@ async def published_too_large(faults: FaultPlan) -> object:
     }
 
 
-async def numbered_elsewhere(faults: FaultPlan) -> object:
+async def numbered_elsewhere(regions: BusinessRegions) -> object:
     """Messages with numbers of their sender's own, sent while one region is unavailable."""
-    regions = BusinessRegions(faults)
-    regions.bus.unavailable = {"west"}
-    await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
-    regions.bus.unavailable = set()
-    await regions.finish()
-    return await regions.result()
+    with regions.without_west():
+        await regions.insist(lambda worker: worker.producer.send(BILLS[:2]))
+    return await regions.end()
 
 
-async def commanded(faults: FaultPlan) -> object:
+async def commanded(regions: BusinessRegions) -> object:
     """A command, and what it answers."""
-    regions = BusinessRegions(faults)
     command = plain(0, "account.ask")
     reply = await regions.insist(lambda worker: worker.commands.apply(command))
     return reply, await regions.result()
 
 
-async def rejected(faults: FaultPlan) -> object:
+async def rejected(regions: BusinessRegions) -> object:
     """What is no message of ours: one region's error queue is enough."""
-    regions = BusinessRegions(faults)
     await regions.insist(lambda worker: worker.rejecter.reject(None, {"odd": 1}, b"?", "no type"))
     return {report for region in REGIONS for report in regions.sent(region, "errors")}
 
 
-async def sent_again(faults: FaultPlan) -> object:
+async def sent_again(regions: BusinessRegions) -> object:
     """A rejected delivery that a person sends again, in whichever region can."""
-    regions = BusinessRegions(faults)
-    faults.is_over = True
     said = dict[str, object](to_properties(BILLS[0]))
-    await regions.workers["east"].rejecter.reject(SESSION, said, BILLS[0].body, "no time")
+    with regions.undisturbed():
+        await regions.workers["east"].rejecter.reject(SESSION, said, BILLS[0].body, "no time")
     # The other region sees its copy later.
     regions.clock.seconds += DELAY_SECONDS
-    faults.is_over = False
 
     async def send(worker: Services) -> None:
         (report,) = await worker.errors.browse(SESSION, limit=1)
@@ -519,22 +462,19 @@ async def sent_again(faults: FaultPlan) -> object:
         await worker.errors.send_again(why)
 
     await regions.insist(send)
-    await regions.finish()
-    return await regions.result()
+    return await regions.end()
 
 
-async def compacted(faults: FaultPlan) -> object:
+async def compacted(regions: BusinessRegions) -> object:
     """Entries that are old, of which a region still needs some."""
     with small_limits(wanted=True):
-        regions = BusinessRegions(faults)
-        faults.is_over = True
-        await regions.take(*([writing([n], n, "write.again")] for n in range(4)))
-        regions.bus.unavailable = {"west"}
-        await regions.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
-        regions.clock.seconds += regions.policy.retention_seconds
-        faults.is_over = False
-        await compact(regions)
-        regions.bus.unavailable = set()
+        with regions.undisturbed():
+            await regions.take(*([writing([n], n, "write.again")] for n in range(4)))
+        with regions.without_west():
+            with regions.undisturbed():
+                await regions.take(*([writing([n], n, "write.again")] for n in range(4, 7)))
+            regions.clock.seconds += regions.policy.retention_seconds
+            await compact(regions)
         await regions.finish()
         regions.clock.seconds += regions.policy.retention_seconds
         await compact(regions)
@@ -547,9 +487,9 @@ async def compact(regions: BusinessRegions) -> None:
         await regions.insist(lambda worker: worker.compactor.compact())
 
 
-async def saga(faults: FaultPlan) -> object:
+async def saga(regions: BusinessRegions) -> object:
     """An order of one line, from its start to its end."""
-    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, faults)
+    stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, regions.faults)
     taken = stage.taken()
     assert len(taken) == len(set(taken))
     return sorted(taken), [stage.state(session) for session in ("stock:p", "account:ada")]
