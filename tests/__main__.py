@@ -104,7 +104,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
             for name in ("rough", "fair")
         ),
         Step("mutants-by-seeds", (PYTHON, "-m", "tests.mutants")),
-        Step("demo", make("demo", "ARGS=--fresh --plain")),
+        Step("demo", make("demo", "ARGS=--fresh")),
         Step("demo-saga", make("demo-saga")),
         Step("chaos", make("chaos")),
         Step("docs", make("docs")),

@@ -1,6 +1,5 @@
 """The log of a run and its progress: what happens is recorded and told, what came is counted."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -9,14 +8,7 @@ from dataclasses import dataclass, field
 
 from proof.chaos.messages import EFFECTS_QUEUE
 from proof.chaos.records import Record, RecordFollower
-from proof.testbed.sampling import CloudSample, describe_region, format_time
-
-
-def tell(text: str) -> None:
-    """Tell who waits, on standard output, what is so at this time."""
-    # One write, because several threads tell.
-    sys.stdout.write(f"{format_time(time.time())} {text}\n")
-    sys.stdout.flush()
+from proof.testbed.sampling import CloudSample, tell
 
 
 class RunLog:
@@ -71,8 +63,5 @@ class RunProgress:
 
     def describe(self, sample: CloudSample | None) -> str:
         effects = ", ".join(f"{count} in {name}" for name, count in sorted(self.effects.items()))
-        if sample is None:
-            regions = "the cloud is DOWN"
-        else:
-            regions = " | ".join(describe_region(*region) for region in sample.regions.items())
+        regions = sample or "the cloud is DOWN"
         return f"   {self.safe} safe; effects {effects or 'none'} | {regions}"

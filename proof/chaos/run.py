@@ -17,12 +17,12 @@ from proof.chaos.checker.promises import check_history
 from proof.chaos.checker.reading import read_history
 from proof.chaos.injector import FaultInjector
 from proof.chaos.options import ChaosOptions, RunFiles
-from proof.chaos.progress import RunLog, RunProgress, tell
+from proof.chaos.progress import RunLog, RunProgress
 from proof.chaos.records import Record, RecordFollower, read_lines
 from proof.chaos.report import format_report
 from proof.chaos.workload import write_workload
 from proof.testbed.journal import read_work
-from proof.testbed.sampling import CloudSample, take_sample
+from proof.testbed.sampling import CloudSample, take_sample, tell
 
 # An entry is old when compaction has had two chances to remove it.
 OLD_SECONDS = processes.RETENTION_SECONDS + 2 * processes.COMPACT_SECONDS

@@ -51,8 +51,6 @@ def parse_options(words: Sequence[str]) -> DemoOptions:
     keep = "keep the cloud up until Ctrl-C"
     add("--keep", dest="keeps_running", action="store_true", help=keep)
     add("--no-kill", dest="kills", action="store_false", help="let all regions live")
-    plain = "plain lines even on a terminal, no live display"
-    add("--plain", dest="is_plain", action="store_true", help=plain)
     return DemoOptions(**vars(parser.parse_args(words)))
 
 

@@ -169,6 +169,9 @@ class BreachCount:
     count: int
     examples: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.breach}: {self.count} ({', '.join(self.examples)})"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:

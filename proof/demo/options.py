@@ -26,7 +26,6 @@ class DemoOptions:
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True
-    is_plain: bool = False
 
     @property
     def report(self) -> Path:

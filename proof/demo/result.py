@@ -83,7 +83,7 @@ class Failover:
 
 
 def measure_failover(
-    entries: Iterable[StoredEntry], outage: Outage, *, primary: str, others: Sequence[str]
+    entries: Iterable[StoredEntry], outage: Outage, primary: str, others: Sequence[str]
 ) -> Failover:
     made: Counter[tuple[str, OutagePhase]] = Counter()
     took_over = []
@@ -181,10 +181,7 @@ class DemoResult:
 
     def problems(self) -> tuple[str, ...]:
         """Name each promise that was broken."""
-        found = [
-            f"{broken.breach}: {broken.count} ({', '.join(broken.examples)})"
-            for broken in self.check.broken
-        ]
+        found = [*map(str, self.check.broken)]
         if not self.rejects.agree and not self.lacks_rejects:
             found.append(f"rejected rows: {self.rejects}")
         return tuple(found)
@@ -201,10 +198,7 @@ class DemoResult:
         """
         if not self.stopped:
             return ()
-        found = [
-            f"{left.breach}: {left.count} ({', '.join(left.examples)})"
-            for left in self.check.unfinished
-        ]
+        found = [*map(str, self.check.unfinished)]
         if self.lacks_rejects:
             found.append("rejected rows: the feed has not come to its end")
         return (self.stopped, *found)

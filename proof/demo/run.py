@@ -14,9 +14,7 @@ from cli.cloud import KEY, app_settings, keep_up, prepare_cloud, tell_how_to_rea
 from cli.regions import CONFIG
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
-from local.testing.control import Counters
 from proof.demo.checker import DemoHistory, StoredStatus, check_history
-from proof.demo.display import LiveDisplay, PlainDisplay
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
@@ -26,9 +24,10 @@ from proof.testbed.cloud import ROOT
 from proof.testbed.faults import region_down, run_in_background
 from proof.testbed.following import LineFollower
 from proof.testbed.journal import JournalWork, read_work
-from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample
+from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample, tell
 
 POLL_SECONDS = 0.5
+TELL_SECONDS = 2.0
 # How often what is pending becomes an event, which stays on the report.
 NOTE_SECONDS = 15.0
 # Parts of all messages: what the primary settles before it is killed, and what each other region
@@ -99,19 +98,6 @@ def start_feed(cloud: CloudProcess, options: DemoOptions, rate: float) -> FeedPr
     return FeedProcess(child, LineFollower(child.log), summary)
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnd:
-    """The end of a run: the counters, and what journal and queues hold, without what was sent.
-
-    Outage is None without kill; `stopped` says why the run was broken off, if it was.
-    """
-
-    counters: Counters
-    history: DemoHistory
-    outage: Outage | None
-    stopped: str
-
-
 def run(options: DemoOptions) -> int:
     """Run the demo; returns its exit status."""
     console = Console(highlight=False)
@@ -130,10 +116,7 @@ def run(options: DemoOptions) -> int:
         for host in cloud.contract["hosts"].values():
             watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"
             console.print(watched, soft_wrap=True)
-        is_live = console.is_terminal and not options.is_plain
-        copies = len(cloud.regions) * len(expected.sent)
-        display = LiveDisplay(console, timeline, copies) if is_live else PlainDisplay()
-        result = run_and_check(cloud, options, expected, timeline, display)
+        result = run_and_check(cloud, options, expected, timeline)
         page = build_page(result)
         page.write(options.report)
         page.print(console, options.report)
@@ -148,37 +131,37 @@ def run_and_check(
     options: DemoOptions,
     expected: flights.ExpectedMessages,
     timeline: SampleTimeline,
-    display: PlainDisplay,
 ) -> DemoResult:
     """Feed the cloud through an outage, and check what is in the journal at the end."""
     before = read_journal(cloud).entries
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
     feed = start_feed(cloud, options, options.rate or max(RATE_MIN, messages / FEED_SECONDS))
-    with feed.child, display:
-        demo_run = DemoRun(cloud, feed, display, timeline, messages)
+    with feed.child:
+        demo_run = DemoRun(cloud, feed, timeline, messages)
         demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
-        end = demo_run.perform(kills=options.kills)
+        stopped = demo_run.perform(kills=options.kills)
+        costs = compute_costs(counters, cloud.control.read_counters(), messages)
+        history = demo_run.read_end(is_over=not stopped)
     known = {(entry.session, entry.position) for entry in before}
     added = tuple(
         entry
-        for entry in end.history.entries
+        for entry in history.entries
         if entry.status is StoredStatus.COMPLETED and (entry.session, entry.position) not in known
     )
     primary, *others = cloud.regions
+    outage = demo_run.outage
     return DemoResult(
         options=options,
-        check=check_history(replace(end.history, sent=expected.sent)),
+        check=check_history(replace(history, sent=expected.sent)),
         rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
-        costs=compute_costs(counters, end.counters, messages),
+        costs=costs,
         added=added,
         is_first=not before,
         timeline=timeline,
-        outage=end.outage,
-        failover=measure_failover(added, end.outage, primary=primary, others=others)
-        if end.outage
-        else None,
-        stopped=end.stopped,
+        outage=outage,
+        failover=measure_failover(added, outage, primary, others) if outage else None,
+        stopped=stopped,
     )
 
 
@@ -188,33 +171,33 @@ class DemoRun:
 
     cloud: CloudProcess
     feed: FeedProcess
-    display: PlainDisplay
     timeline: SampleTimeline
     messages: int
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
     outage: Outage | None = None
-    movement: Movement = field(init=False)
+    movement: Movement = field(default_factory=Movement)
     look_at: float = 0.0
+    tell_at: float = 0.0
+    told: str = ""
     note_at: float = 0.0
     noted_pending: int = 0
 
-    def __post_init__(self) -> None:
-        self.movement = Movement(self.clock)
-
-    def perform(self, *, kills: bool) -> RunEnd:
+    def perform(self, *, kills: bool) -> str:
+        """Go through the phases; returns why the run was broken off, "" if it came to its end."""
         try:
             if kills:
                 self._kill_and_restore()
-            return self._drain()
+            self._wait(
+                "the feed to end, the queues to drain and every copy to be delivered", self._is_done
+            )
         except RunStalled as stalled:
             self.note(f"giving up: {stalled}")
-            return self._read_end(stopped=str(stalled))
+            return str(stalled)
+        self.note("the feed has ended, the queues of all regions are drained, nothing is pending")
+        return ""
 
     def note(self, text: str) -> None:
-        event = RunEvent(time.time(), text)
-        self.timeline.events.append(event)
-        self.display.show_event(event)
+        self.timeline.events.append(RunEvent(time.time(), text))
+        tell(text)
 
     def _kill_and_restore(self) -> None:
         primary, *others = self.cloud.regions
@@ -259,47 +242,34 @@ class DemoRun:
         self.note(f"{primary} is BACK")
         self.outage = Outage(killed_at, recovered_at)
 
-    def _drain(self) -> RunEnd:
-        self._wait(
-            "the feed to end, the queues to drain and every copy to be delivered", self._is_done
-        )
-        self.note("the feed has ended, the queues of all regions are drained, nothing is pending")
-        return self._read_end()
-
     def _is_done(self, now: CloudSample) -> bool:
         is_over = self._is_over(now)
         work = self._look_at_journal()
         if work is None or not is_over:
             return False
-        if work.pending not in (0, self.noted_pending) and self.clock() >= self.note_at:
-            self.note_at, self.noted_pending = self.clock() + NOTE_SECONDS, work.pending
+        if work.pending not in (0, self.noted_pending) and time.monotonic() >= self.note_at:
+            self.note_at, self.noted_pending = time.monotonic() + NOTE_SECONDS, work.pending
             self.note(f"{work.pending} documents of the journal are to be delivered; waiting")
         # What was delivered between the sample and the look is in a queue now.
         return work.is_done and self._is_over(self._take_sample())
 
     def _look_at_journal(self) -> JournalWork | None:
         """Return what is left to do in the journal, or None as long as no new look is due."""
-        if self.clock() < self.look_at:
+        if time.monotonic() < self.look_at:
             return None
         work = read_work(self.cloud)
-        self.look_at = self.clock() + LOOK_SECONDS
+        self.look_at = time.monotonic() + LOOK_SECONDS
         if work is not None:
             self.movement.see("the journal", work)
-            self.display.pending = work.pending
         return work
 
-    def _read_end(self, stopped: str = "") -> RunEnd:
-        counters = self.cloud.control.read_counters()
+    def read_end(self, *, is_over: bool) -> DemoHistory:
+        """Read what journal and queues hold; what was sent is not in it."""
         self._take_sample()
         # The queues before the journal: a message goes from there to here, and so is not missed.
         queued = read_queued(self.cloud)
-        history = replace(
-            read_journal(self.cloud),
-            queued=queued,
-            is_over=not stopped,
-            is_fed=self.feed.is_finished(),
-        )
-        return RunEnd(counters, history, self.outage, stopped)
+        is_fed = self.feed.is_finished()
+        return replace(read_journal(self.cloud), queued=queued, is_over=is_over, is_fed=is_fed)
 
     def _is_over(self, now: CloudSample) -> bool:
         return self.feed.is_finished() and is_drained(now)
@@ -309,7 +279,7 @@ class DemoRun:
         self.movement.see("what is waited for", what)
         while not until(self._take_sample()):
             self.movement.require(what)
-            self.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def _take_sample(self) -> CloudSample:
         if not self.cloud.child.is_running:
@@ -318,7 +288,9 @@ class DemoRun:
             self.note(news)
         now = take_sample(self.cloud.control, self.cloud.queue)
         self.timeline.samples.append(now)
-        self.display.show_sample(now)
+        if time.monotonic() >= self.tell_at and str(now) != self.told:
+            self.tell_at, self.told = time.monotonic() + TELL_SECONDS, str(now)
+            tell(f"   {now}")
         self.movement.see("the feed's log", self.feed.log.read)
         self.movement.see("the regions", now.regions)
         return now

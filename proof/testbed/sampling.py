@@ -1,10 +1,10 @@
 """Depths and rates of a running cloud over time, and how they are put into words."""
 
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
 
 from local.testing.control import ControlClient
 
@@ -29,6 +29,14 @@ class RegionSample:
         """The number of messages that the queue has yet to hand out for good."""
         return self.waiting + self.scheduled
 
+    def __str__(self) -> str:
+        if self.host_up:
+            state = "up" if self.namespace_up else "namespace DOWN"
+        else:
+            state = "host DOWN" if self.namespace_up else "DOWN"
+        counts = f"{self.waiting} waiting, {self.scheduled} scheduled, {self.settled} settled"
+        return f"{state}: {counts}"
+
 
 @dataclass(frozen=True, slots=True)
 class CloudSample:
@@ -44,6 +52,9 @@ class CloudSample:
     @property
     def settled(self) -> int:
         return sum(region.settled for region in self.regions.values())
+
+    def __str__(self) -> str:
+        return " | ".join(f"{name} {region}" for name, region in self.regions.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +94,6 @@ def take_sample(control: ControlClient, queue: str) -> CloudSample:
     return CloudSample(at, regions)
 
 
-def settle_rates(samples: Sequence[CloudSample], region: str) -> list[float]:
-    return [
-        (after.regions[region].settled - before.regions[region].settled)
-        / max(after.at - before.at, 0.001)
-        for before, after in pairwise(samples)
-    ]
-
-
 def count_by_second(moments: Iterable[tuple[float, float]], seconds: int) -> list[float]:
     """Add amounts up by time: (second, amount) pairs into bins of a second from 0.
 
@@ -102,13 +105,11 @@ def count_by_second(moments: Iterable[tuple[float, float]], seconds: int) -> lis
     return totals
 
 
-def describe_region(name: str, region: RegionSample) -> str:
-    if region.host_up:
-        state = "up" if region.namespace_up else "namespace DOWN"
-    else:
-        state = "host DOWN" if region.namespace_up else "DOWN"
-    counts = f"{region.waiting} waiting, {region.scheduled} scheduled, {region.settled} settled"
-    return f"{name} {state}: {counts}"
+def tell(text: str) -> None:
+    """Tell who waits, on standard output, what is so at this time."""
+    # One write, because several threads tell.
+    sys.stdout.write(f"{format_time(time.time())} {text}\n")
+    sys.stdout.flush()
 
 
 def format_time(at: float) -> str:

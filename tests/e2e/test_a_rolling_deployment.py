@@ -77,7 +77,7 @@ def roll(stack: Stack, folder: Path, app: Path) -> None:
         stack.cloud.control.act(region, "stop")
         stack.cloud.control.act(region, "start")
         began = stack.completed(region)
-        until(partial(works, stack, region, began), seconds=60, what=f"work in {region}")
+        until(partial(works, stack, region, began), what=f"work in {region}")
 
 
 def works(stack: Stack, region: str, began: int) -> bool:
@@ -154,7 +154,7 @@ async def test_every_message_has_one_effect_in_order_with_old_and_new_code_toget
         reasons.extend(retry_faults(stack))
         return stack.left_in_queues() == 0 and not stack.has_pending()
 
-    await asyncio.to_thread(until, is_quiet, seconds=120, what="the end of the work")
+    await asyncio.to_thread(until, is_quiet, what="the end of the work")
 
     # P9: what old code could not read is named so, and nothing else went wrong.
     assert all("is of version 2 of 'Aircraft', and this app knows version 1" in r for r in reasons)

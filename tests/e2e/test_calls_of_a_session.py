@@ -29,7 +29,7 @@ async def test_calls_share_writes_and_every_message_is_applied_once_in_order(
     await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
     for region in REGIONS:
         stack.cloud.control.act(region, "start")
-        until(partial(is_done, stack, region), seconds=120, what=f"the work of {region}")
+        until(partial(is_done, stack, region), what=f"the work of {region}")
 
     assert sum(stack.ended("cosmos.journal", "batch").values()) <= WRITES_MAX
     entries = stack.entries()

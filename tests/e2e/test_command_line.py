@@ -45,12 +45,10 @@ async def test_an_operator_needs_the_command_line_alone(
 ) -> None:
     names = ["N1", "N/2", "-"]
     await stack.send({name: [broken(name), *(status(name, n) for n in (1, 2))] for name in names})
-    until(lambda: len(ask("faults")["standstills"]) == 3, seconds=90, what="three halts")
+    until(lambda: len(ask("faults")["standstills"]) == 3, what="three halts")
     assert [one["session"] for one in ask("sessions", "N")["sessions"]] == ["N/2", "N1"]
     until(
-        lambda: {one.get("parked") for one in ask("faults")["standstills"]} == {2},
-        seconds=60,
-        what="parking",
+        lambda: {one.get("parked") for one in ask("faults")["standstills"]} == {2}, what="parking"
     )
     listed = ask("faults", "--kind", "halt")["standstills"]
     assert sorted(one["session"] for one in listed) == sorted(names)
@@ -68,9 +66,7 @@ async def test_an_operator_needs_the_command_line_alone(
     assert " faulted again: " in again[0]["outcome"]
     (edited,) = ask("edit", "N1", "--body", GOOD, "--why", "typo", "--yes")["outcomes"]
     assert edited["done"]
-    until(
-        lambda: ask("show", "N1")["state"].get("events") == 3, seconds=60, what="draining in order"
-    )
+    until(lambda: ask("show", "N1")["state"].get("events") == 3, what="draining in order")
     decided = [e["resolution"] for e in stack.entries()["N1"] if e.get("resolution")]
     assert [(one["action"], one["who"], one["why"]) for one in decided] == [
         ("retry", "Ada", "perhaps"),
@@ -80,7 +76,7 @@ async def test_an_operator_needs_the_command_line_alone(
     # The rest by its cause.
     skipped = ask("skip", "--cause", "flight: Field required", "--why", "no flights", "--yes")
     assert sorted(one["session"] for one in skipped["outcomes"]) == ["-", "N/2"]
-    until(lambda: ask("faults")["standstills"] == [], seconds=60, what="going on")
+    until(lambda: ask("faults")["standstills"] == [], what="going on")
     assert {name: ask("show", name)["state"]["events"] for name in names} == {
         "N1": 3,
         "N/2": 2,
@@ -100,12 +96,10 @@ async def test_an_operator_needs_the_command_line_alone(
         assert ask("publish", str(tmp_path / "file")) == {"sent": 8, "of": 8, "failed": []}
     until(
         lambda: [len(stack.entries().get(s, [])) > 0 for s in ("S/1", "S2", "S3")] == [True] * 3,
-        seconds=60,
         what="the effects",
     )
     until(
         lambda: [ask("show", s)["state"].get("events") for s in ("S/1", "S2", "S3")] == [1, 4, 4],
-        seconds=60,
         what="each effect once",
     )
 
@@ -117,7 +111,7 @@ async def test_an_operator_needs_the_command_line_alone(
         main(["health", "--json"])
         return [len(one["missing"]) for one in json.loads(capsys.readouterr().out)["regions"]]
 
-    until(lambda: missing() == [2, 2], seconds=60, what="a look at every queue")
+    until(lambda: missing() == [2, 2], what="a look at every queue")
     ask("health", ends=1)
     findings = ask("doctor", ends=1)["findings"]
     assert {one["check"] for one in findings} == {"queues and roles"}
@@ -140,13 +134,13 @@ async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
     stray = Message(derive_id("stray"), "N/9", "flight.status", status("N/9", 0).body)
     await stack.put("east", stray)
 
-    until(lambda: ask("errors", "N/9")["errors"], seconds=90, what="its report")
+    until(lambda: ask("errors", "N/9")["errors"], what="its report")
     (listed,) = ask("errors")["errors"]
     assert (listed["session"], listed["repeatable"]) == ("N/9", True)
     for _ in range(2):
         ask("send-again", "N/9", "--why", "it is new", "--yes")
 
-    until(lambda: "N/9" in stack.entries(), seconds=60, what="the effect")
+    until(lambda: "N/9" in stack.entries(), what="the effect")
     assert ask("show", "N/9")["state"]["events"] == 1
     (listed,) = ask("errors", "N/9")["errors"]
     assert listed["sent_again"] == {"who": "Ada", "why": "it is new", "done": True}
@@ -156,7 +150,7 @@ async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
     started, _ = stack.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
     assert started == 202
 
-    until(lambda: ask("sagas", "O-1")["state"] == "compensated", seconds=90, what="turning back")
+    until(lambda: ask("sagas", "O-1")["state"] == "compensated", what="turning back")
 
     assert [one["key"] for one in ask("sagas")["sagas"]] == ["O-1"]
     assert {one["name"]: one["outcome"] for one in ask("sagas", "O-1")["steps"]}["submit"] == (

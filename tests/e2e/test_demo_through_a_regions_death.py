@@ -47,7 +47,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def demo(data: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "proof.demo", "--plain", "--data", str(data), *words]
+    return [sys.executable, "-m", "proof.demo", "--data", str(data), *words]
 
 
 def run(data: Path, *words: str, ends: Collection[int] = (0,)) -> str:

@@ -102,7 +102,7 @@ async def send_again_on_the_page(
     await page.get_by_role("button", name="Send again").click()
     await expect(page.get_by_text("The message is safe")).to_be_visible()
     await look(page, "sent", folder)
-    until(lambda: "N999" in stack.entries(), seconds=60, what="the effect")
+    until(lambda: "N999" in stack.entries(), what="the effect")
     await open_view("/errors", session="N999")
     await expect(page.get_by_text("Ada has sent it again")).to_be_visible()
     identities = [one["id"] for e in stack.entries()["N999"] for one in e["identities"]]
@@ -134,11 +134,11 @@ async def look_at_sagas(page: Page, open_view: OpenView, sagas: Stack, folder: P
     """One saga waits for approval, another one was turned back; both are in the list."""
     stock, lines = {"quantity": 2}, [{"product": "p", "quantity": 2}]
     sagas.ask("west", "sessions/stock%3Ap/messages?type=stock.receive", "POST", stock)
-    until(lambda: bool(sagas.state("west", "stock:p")), seconds=60, what="the stock")
+    until(lambda: bool(sagas.state("west", "stock:p")), what="the stock")
     for key, reaches in (("order-1", "running"), ("order-2", "compensated")):
         sagas.start_saga("west", key, lines=lines, approval_seconds=1200)
         is_seen = partial(is_reserved, sagas, key, reaches)
-        until(is_seen, seconds=60, what=f"the reservation of {key}")
+        until(is_seen, what=f"the reservation of {key}")
     await open_view("/sagas")
     await expect(page.get_by_role("link", name="order-2")).to_be_visible()
     await look(page, "sagas", folder)
@@ -159,8 +159,8 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await stack.send({"N777UA": [status("N777UA", n) for n in range(25)]})
         stray = Message(derive_id("stray"), "N999", "flight.status", status("N999", 0).body)
         await stack.put("west", stray)
-        until(lambda: len(stack.entries().get("N14222", [])) == 4, seconds=90, what="parking")
-        until(lambda: "N777UA" in stack.entries(), seconds=90, what="work")
+        until(lambda: len(stack.entries().get("N14222", [])) == 4, what="parking")
+        until(lambda: "N777UA" in stack.entries(), what="work")
         page = await open_page(browser, viewport={"width": 1200, "height": 800})
         address = f"{cloud.contract['hosts']['west']}/api/operate"
 

@@ -43,12 +43,8 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
 
         assert published.regions == ("east",)
         assert "pending for west" in kinds("ledgers")
-        until(
-            lambda: "pending for west" not in kinds("ledgers"),
-            seconds=60,
-            what="the copy for the west",
-        )
-        until(lambda: "entry" in kinds("journal"), seconds=60, what="the entry of an app")
+        until(lambda: "pending for west" not in kinds("ledgers"), what="the copy for the west")
+        until(lambda: "entry" in kinds("journal"), what="the entry of an app")
         assert "ledger" in kinds("ledgers")
         producers = ("ledger", "pending", "pending for west")
         assert not [kind for kind in kinds("journal") if kind in producers]

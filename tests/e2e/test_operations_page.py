@@ -67,7 +67,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         sent = [status(SESSION, n) for n in range(4)]
         bad = broken(SESSION)
         await stack.send({SESSION: [bad, *sent[1:]]})
-        until(lambda: len(stack.entries().get(SESSION, [])) == 4, seconds=90, what="parking")
+        until(lambda: len(stack.entries().get(SESSION, [])) == 4, what="parking")
         page = await open_page(browser)
         start = f"{cloud.contract['hosts']['west']}/api/operate?code=lockstep-local"
 

@@ -27,12 +27,12 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
     stack.cloud.control.act("west", "stop")
     asked = look(stack, "east")
     await stack.send(sent, LOCKSTEP_SECONDARY_DELAY_SECONDS="1")
-    until(lambda: stack.completed("east") == MESSAGES, seconds=120, what="the primary's work")
+    until(lambda: stack.completed("east") == MESSAGES, what="the primary's work")
     primary = journal_operations(stack)
     stack.cloud.control.act("west", "start")
     asked += look(stack, "west")
-    until(lambda: stack.completed("west") == MESSAGES, seconds=120, what="the secondary's work")
-    until(lambda: queries(stack) >= SESSIONS + 2 * LOOK, seconds=60, what="the secondary's look")
+    until(lambda: stack.completed("west") == MESSAGES, what="the secondary's work")
+    until(lambda: queries(stack) >= SESSIONS + 2 * LOOK, what="the secondary's look")
     both = journal_operations(stack)
 
     # Each process looks once at the list of regions; the first of all, the sender, stores it.
@@ -70,7 +70,7 @@ def look(stack: Stack, region: str) -> int:
         return status == 200
 
     eventually(is_well)
-    until(lambda: queries(stack) >= before + LOOK, seconds=60, what=f"the look of {region}")
+    until(lambda: queries(stack) >= before + LOOK, what=f"the look of {region}")
     return LOOK - 1 + answers
 
 

@@ -83,13 +83,11 @@ def test_a_reminder_comes_once_at_its_time_and_not_at_all_when_it_was_cancelled(
             assert stack.ask("west", path, "POST", {})[0] == 202
     until(
         lambda: scheduled(stack) == [2, 2] and len(stack.entries().get("paid", [])) == 2,
-        seconds=60,
         what="one scheduled copy for each order in each region",
     )
 
     until(
         lambda: scheduled(stack) == [0, 0] and stack.left_in_queues() == 0,
-        seconds=60,
         what="the reminders' time",
     )
 

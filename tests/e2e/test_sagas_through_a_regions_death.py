@@ -23,7 +23,6 @@ def shop(stack: Stack) -> Stack:
         stack.ask("east", f"sessions/{session}/messages?type={kind}", "POST", body)
     until(
         lambda: bool(stack.state("east", "stock:p") and stack.state("east", "account:ada")),
-        seconds=120,
         what="the first deliveries",
     )
     return stack
@@ -33,7 +32,6 @@ def ended(stack: Stack, region: str, key: str) -> dict[str, Any]:
     """A saga as a region sees it at its end."""
     until(
         lambda: stack.saga(region, key)["state"] not in ("awaited", "running"),
-        seconds=120,
         what=f"the end of {key}",
     )
     return stack.saga(region, key)
@@ -70,11 +68,7 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(shop: Stack) -> No
     keys = ("approved", "rejected", "cancelled")
     for key in keys:
         stack.start_saga("east", key, lines=LINES, approval_seconds=1200)
-    until(
-        lambda: all(is_waiting(stack, "west", key) for key in keys),
-        seconds=120,
-        what="waiting for approval",
-    )
+    until(lambda: all(is_waiting(stack, "west", key) for key in keys), what="waiting for approval")
     listed = stack.ask("east", "sagas?state=running")[1]["sagas"]
     assert {saga["key"] for saga in listed} >= set(keys)
     stack.kill("east")
@@ -99,7 +93,6 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(shop: Stack) -> No
     assert stack.ask("east", "sagas/approved/cancel", "POST")[0] == 409
     until(
         lambda: stack.ask("east", "sagas?state=running")[1]["sagas"] == [],
-        seconds=120,
         what="the end in the region that came back",
     )
     listed = stack.ask("east", "sagas")[1]["sagas"]

@@ -99,7 +99,7 @@ def test_it_processes_a_message_with_what_is_in_the_zip(
             json.dumps(FLIGHT.body).encode(),
         )
         assert answer.status == 202
-        until(lambda: FLIGHT.session in stack.entries(), seconds=60, what="its entry")
+        until(lambda: FLIGHT.session in stack.entries(), what="its entry")
 
         (entry,) = stack.entries()[FLIGHT.session]
         assert [name for name, _ in effects([entry])] == ["m-1"]

@@ -30,7 +30,6 @@ async def test_three_copies_have_one_effect_and_its_output_reaches_three_regions
     done = dict.fromkeys(("east", "west", "north"), 4 * 5 + 2)
     until(
         lambda: {region: stack.completed(region) for region in stack.cloud.regions} == done,
-        seconds=60,
         what="the end of the work in three regions",
     )
 

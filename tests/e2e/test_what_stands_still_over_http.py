@@ -37,13 +37,13 @@ def await_acknowledgements(stack: Stack) -> None:
     An entry that is written again, as when its copy is acknowledged, moves to the first page: who
     pages meanwhile does not see it.
     """
-    until(lambda: not stack.has_pending(), seconds=60, what="acknowledging every copy")
+    until(lambda: not stack.has_pending(), what="acknowledging every copy")
 
 
 async def test_every_halt_is_on_one_page_until_it_is_resolved(stack: Stack) -> None:
     sessions = [f"N{number:03d}" for number in range(SESSIONS)]
     await stack.send({session: [broken(session)] for session in sessions})
-    until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
+    until(lambda: len(stack.entries()) == SESSIONS, what="halting all sessions")
     await_acknowledgements(stack)
 
     listed = list_all(stack)
@@ -81,7 +81,7 @@ def units(stack: Stack) -> float:
 async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(stack: Stack) -> None:
     games = [f"g{number}" for number in range(SESSIONS)]
     await stack.send({game: [shot(game, 0, -1)] for game in games})
-    until(lambda: len(stack.entries()) == SESSIONS, seconds=60, what="halting all sessions")
+    until(lambda: len(stack.entries()) == SESSIONS, what="halting all sessions")
     await_acknowledgements(stack)
     paths = {one["session"]: one["resolution"] for one in list_all(stack)}
 
@@ -100,8 +100,8 @@ async def test_when_two_operators_decide_at_once_one_decision_has_an_effect(stac
 
     for pair in pairs:
         assert sorted(status for status, _ in pair) == [200, 409]
-    until(lambda: len(stack.entries()) == 2 * SESSIONS, seconds=60, what="telling the scoreboards")
-    until(lambda: stack.left_in_queues() == 0, seconds=60, what="draining")
+    until(lambda: len(stack.entries()) == 2 * SESSIONS, what="telling the scoreboards")
+    until(lambda: stack.left_in_queues() == 0, what="draining")
     entries = stack.entries()
     for game, ((status, _), _) in zip(games, pairs, strict=True):
         own = [e for e in entries[game] if e.get("resolution")]

@@ -89,7 +89,7 @@ def test_every_line_for_a_shell_works_as_it_is_printed(
     def shown() -> dict[str, object]:
         return dict(json.loads(run_lines([look], ROOT)[0]))
 
-    until(lambda: shown()["state"] == {"total": 12, "messages": 2}, seconds=60, what="both effects")
+    until(lambda: shown()["state"] == {"total": 12, "messages": 2}, what="both effects")
     assert json.loads(run_lines([faults], ROOT)[0])["standstills"] == []
 
     answers = [json.loads(answer or "null") for answer in run_lines([kill, cut, counters], ROOT)]
@@ -106,6 +106,5 @@ def test_every_line_for_a_shell_works_as_it_is_printed(
     run_lines([re.sub("Idempotency-Key: first", "Idempotency-Key: second", send)], ROOT)
     until(
         lambda: shown()["state"] == {"total": 17, "messages": 102},
-        seconds=60,
         what="the effect of the new code",
     )

@@ -46,7 +46,7 @@ def kill_at_work(stack: Stack, chance: random.Random) -> bool:
     """
     region = chance.choice(("east", "west"))
     goal = stack.completed(region) + chance.randrange(1, SESSIONS)
-    until(lambda: stack.completed(region) >= goal, seconds=120, what=f"work in the {region}")
+    until(lambda: stack.completed(region) >= goal, what=f"work in the {region}")
     stack.cloud.control.act(region, "kill")
     depth = stack.cloud.control.read_depths()[region]["lockstep"]
     stack.cloud.control.act(region, "start")

@@ -30,7 +30,6 @@ async def send_and_settle(stack: Stack, each: int) -> None:
     await stack.send(first(each))
     until(
         lambda: processed(stack) == expect_effects(first(each)) and stack.left_in_queues() == 0,
-        seconds=60,
         what=f"the processing of {each} messages of each session",
     )
 
@@ -64,7 +63,7 @@ async def test_a_restored_journal_has_what_was_committed_and_takes_the_rest_agai
         # What was committed before the copy is there. What was in a queue shows what is missing: it
         # waits behind the messages that the journal forgot and that are in no queue any more.
         sessions = set(flights(SESSIONS, SENT))
-        until(lambda: waiting(restored) == sessions, seconds=60, what="the gap of each session")
+        until(lambda: waiting(restored) == sessions, what="the gap of each session")
         assert processed(restored) == expect_effects(first(BEFORE))
 
         # The whole source again: the first ones are copies, the others are processed, once.

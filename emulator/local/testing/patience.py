@@ -95,7 +95,7 @@ def eventually[T](ask: Callable[[], T], *, seconds: float = 60.0, what: str = "i
     )
 
 
-def until(condition: Callable[[], bool], *, seconds: float, what: str) -> None:
+def until(condition: Callable[[], bool], *, what: str, seconds: float = 120.0) -> None:
     """Wait for a condition; raises PatienceExhausted with its name when the time is over."""
     eventually(condition, seconds=seconds, what=what)
 

@@ -3,7 +3,7 @@
 import shutil
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from proof.testbed.cloud import running_cloud
 from proof.testbed.command import exit_status, parse_positive, resolve_path
 from proof.testbed.faults import region_down
 from proof.testbed.journal import read_work
-from proof.testbed.sampling import CloudSample, take_sample
+from proof.testbed.sampling import CloudSample, take_sample, tell
 
 THREADS = 24
 NOTE_SECONDS = 5.0
@@ -53,8 +53,6 @@ class SagaRun:
     cloud: CloudProcess
     options: SagaOptions
     outage: list[float] = field(default_factory=list)
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
         self.client = OrderClient(self.cloud.contract["hosts"])
@@ -88,16 +86,16 @@ class SagaRun:
         self.faults.enter_context(region_down(self.cloud.control, primary, f"durable.{primary}"))
         self.outage.append(time.time())
         open_sagas = self.client.count_open_sagas(secondary)
-        log(f"{primary} KILLED, with {open_sagas} sagas under way")
+        tell(f"{primary} KILLED, with {open_sagas} sagas under way")
 
     def restore(self) -> None:
         self.faults.close()
         self.outage.append(time.time())
-        log(f"{self.regions[0]} is BACK, with everything it had under way")
+        tell(f"{self.regions[0]} is BACK, with everything it had under way")
 
     def finish(self) -> str:
         """Wait until nothing is left to do, as long as anything moves; returns what stood still."""
-        movement, note_at = Movement(self.clock), 0.0
+        movement, note_at = Movement(), 0.0
         idle: CloudSample | None = None
         while True:
             left, sample = self.count_left()
@@ -109,16 +107,16 @@ class SagaRun:
                 idle = sample
             else:
                 idle = None
-                if self.clock() >= note_at:
-                    log("left: " + ", ".join(f"{n} {what}" for what, n in left.items() if n))
-                    note_at = self.clock() + NOTE_SECONDS
+                if time.monotonic() >= note_at:
+                    tell("left: " + ", ".join(f"{n} {what}" for what, n in left.items() if n))
+                    note_at = time.monotonic() + NOTE_SECONDS
             movement.see("what is left", left)
             movement.see("the regions", sample.regions)
             try:
                 movement.require("the last sagas and deliveries")
             except RunStalled as stalled:
                 return str(stalled)
-            self.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def count_left(self) -> tuple[dict[str, int], CloudSample]:
         """Count what is left to do: sagas, what the journal has to deliver, messages in queues."""
@@ -138,14 +136,14 @@ def run(options: SagaOptions) -> int:
     shutil.rmtree(logs, ignore_errors=True)
     settings = {"LOCKSTEP_LEASE_SECONDS": str(LEASE_SECONDS)}
     with running_cloud(logs=logs, settings=settings) as cloud:
-        log("two regions are up; stocking up")
+        tell("two regions are up; stocking up")
         saga_run = SagaRun(cloud, options)
         saga_run.client.stock_up()
-        log(f"{options.orders} orders at {options.rate:g} a second, from both regions")
+        tell(f"{options.orders} orders at {options.rate:g} a second, from both regions")
         saga_run.send(make_orders(options.orders, options.seed))
-        log("all orders are placed; waiting for the last sagas")
+        tell("all orders are placed; waiting for the last sagas")
         if stopped := saga_run.finish():
-            log(f"giving up: {stopped}")
+            tell(f"giving up: {stopped}")
         # The queues before the journal: a message goes from there to here, and so is not missed.
         queued = [*chain(*read_queued(cloud).values())]
         with cloud.open_container() as container:
@@ -159,10 +157,6 @@ def run(options: SagaOptions) -> int:
     report.page.write(path)
     report.page.print(Console(highlight=False), path)
     return report.exit_status()
-
-
-def log(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
 
 
 def main(words: Sequence[str]) -> int:
