@@ -16,8 +16,6 @@ class BrowsableBus(Bus, Browser, Protocol):
 
 
 class BusContract[B: BrowsableBus](ABC):
-    """The promises, one test each."""
-
     @abstractmethod
     async def received(self, bus: B, queue: str, session: str) -> list[Message]:
         """The visible messages of a session in region east, in order."""

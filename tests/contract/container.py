@@ -38,7 +38,6 @@ def creation(session: str, name: str, **fields: object) -> CreateDocument:
 
 
 def nested(levels: int) -> object:
-    """Return lists in lists."""
     inner: object = []
     for _ in range(levels - 1):
         inner = [inner]
@@ -52,8 +51,6 @@ async def names(container: Container, session: str) -> list[str]:
 
 
 class ContainerContract:
-    """The promises, one test each."""
-
     async def test_a_document_is_read_whole_with_its_version_and_time(
         self, container: Container, session: str
     ) -> None:

@@ -37,7 +37,6 @@ def drafts(first: int, how_many: int) -> list[SessionMessage]:
 
 
 def numbers(messages: list[SessionMessage]) -> list[int | None]:
-    """The numbers that messages were published under."""
     return [message.published_sequence_number for message in messages]
 
 
@@ -114,8 +113,6 @@ class PublishingBasics(ABC):
 
 
 class PublishingContract(PublishingBasics):
-    """All promises, one test each."""
-
     async def test_messages_are_numbered_from_zero_and_without_gaps(self, session: str) -> None:
         messages = drafts(0, 5)
         async with self.opening(OPTIONS) as producer:

@@ -192,5 +192,4 @@ def parse(delivery: ServiceBusReceivedMessage) -> Message:
 
 
 def text(value: object) -> object:
-    """A property as text where it is bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -27,7 +27,6 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     made = argparse.ArgumentParser(prog="python -m tests.crash_points", description=__doc__)
     made.add_argument("--one-pair-in", type=int, default=1, help="only one in so many pairs")
     made.add_argument("--jobs", type=int, default=2, help="processes")
@@ -57,7 +56,6 @@ def search_all(one_pair_in: int, jobs: int) -> Mapping[str, Searched]:
 
 
 def report(searched: Mapping[str, Searched], seconds: float) -> None:
-    """Print how much was tried."""
     print("| work | calls | one goes wrong | two go wrong | other ends |\n|---|---|---|---|---|")
     for name, one in searched.items():
         counts = (undisturbed(name)[0], one.singles, one.pairs, len(one.failures))

@@ -39,7 +39,6 @@ class PortCall:
 
 
 def port_calls() -> list[PortCall]:
-    """Every call of a port in the engine."""
     return [call for path in sorted(ENGINE.rglob("*.py")) for call in port_calls_in(path)]
 
 

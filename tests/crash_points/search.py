@@ -30,7 +30,6 @@ class Searched:
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: "Searched") -> None:
-        """Count another search's as well."""
         self.singles += other.singles
         self.pairs += other.pairs
         self.call_sites |= other.call_sites
@@ -81,8 +80,6 @@ def try_with(name: str, faults: Mapping[int, CallFault], searched: Searched) -> 
 
 
 def do(name: str, plan: TracedFaultPlan) -> object:
-    """The result of a piece of work."""
-
     async def work() -> object:
         asyncio.get_running_loop().set_exception_handler(report_error)
         return await WORKLOADS[name](BusinessRegions(plan))

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 @cache
 def searched(name: str) -> Searched:
-    """What comes of a piece of work."""
     found = Searched()
     for start in starts(name):
         found.add(search(start, ONE_PAIR_IN))

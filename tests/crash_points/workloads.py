@@ -329,7 +329,6 @@ async def dropped(regions: BusinessRegions) -> object:
 
 
 def write_otherwise(written: Written, _: Sizes, context: Context) -> Handled[Written]:
-    """Write what nobody asked for."""
     return letters(written, Sizes(sizes=[7]), context)
 
 
@@ -371,7 +370,6 @@ async def refused_by_a_queue(regions: BusinessRegions) -> object:
 
 
 async def acknowledged_later(regions: BusinessRegions) -> object:
-    """Acknowledgements that are put off."""
     regions.policy = replace(IMPATIENT, acknowledge_seconds=2.0)
     regions.replace_workers("both")
     return await delivered(regions, BILLS[:1], BILLS[1:2])

@@ -38,7 +38,6 @@ class Table:
         return {name: row[at] for row in self.rows for name in names_in(row[0])}
 
     def names(self, at: int = 0) -> set[str]:
-        """Every name in a column."""
         return {name for row in self.rows for name in names_in(row[at])}
 
 
@@ -112,7 +111,6 @@ def page(name: str) -> Page:
 
 
 def coded(text: str) -> list[str]:
-    """What is set in code marks."""
     return re.findall(r"`([^`]+)`", text)
 
 

@@ -33,7 +33,6 @@ def first_version() -> Handlers:
 
 
 def deposit(sequence: int) -> Message:
-    """The n-th deposit, of five."""
     number = Number("bank", 0, sequence)
     return Message(f"m{sequence}", "account:ada", "account.deposit", b'{"amount":5}', number)
 

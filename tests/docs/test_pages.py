@@ -48,7 +48,6 @@ def test_every_path_and_module_that_a_page_names_exists(one: Page) -> None:
 
 
 def is_command(module: str) -> bool:
-    """Whether `python -m` can run it."""
     path = ROOT / module.replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 

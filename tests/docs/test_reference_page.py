@@ -206,7 +206,6 @@ async def test_the_answers_have_the_fields_that_are_documented() -> None:
 
 
 def shape(fields: dict[str, Any]) -> str:
-    """How the page shows which fields a document has."""
     return "{" + ", ".join(f'"{name}"' for name in fields) + "}"
 
 

@@ -10,6 +10,5 @@ from tests.e2e.stack import Stack, running_stack
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
-    """Both regions, for one test."""
     with running_stack(tmp_path, **getattr(request.module, "SETTINGS", {})) as stack:
         yield stack

@@ -57,7 +57,6 @@ class Stack:
         return {status: int(row["count"]) for status, row in rows.items()}
 
     def completed(self, region: str) -> int:
-        """How many messages a region has settled."""
         counters = self.cloud.control.read_counters()
         return count_operations(counters, f"servicebus.{region}", "complete")
 
@@ -66,7 +65,6 @@ class Stack:
         return any(entry.get("pending") for own in self.entries().values() for entry in own)
 
     def entries(self) -> dict[str, list[StoredDocument]]:
-        """Every session's entries, in order."""
         found = self.search("SELECT * FROM c WHERE c.kind = 'entry'")
         by_session: dict[str, list[StoredDocument]] = {}
         for document in sorted(found, key=lambda d: (d["session"], d["id"])):
@@ -85,7 +83,6 @@ class Stack:
         self.down[region].enter_context(components_down(self.cloud.control, f"durable.{region}"))
 
     def start(self, region: str) -> None:
-        """Start a region that was killed."""
         self.down.pop(region).close()
 
     def ask(self, region: str, path: str, method: str = "GET", document: Any = None) -> Any:
@@ -97,12 +94,10 @@ class Stack:
         return response.status, json.loads(response.body) if response.body else None
 
     def start_saga(self, region: str, key: str, **order: Any) -> Any:
-        """Start an order's saga."""
         placed = {"customer": "ada", "amount": 10, **order}
         return self.ask(region, f"sagas/{key}?type=order.place", "POST", placed)
 
     def saga(self, region: str, key: str) -> dict[str, Any]:
-        """What a region says of a saga."""
         status, document = self.ask(region, f"sagas/{key}")
         assert status == 200, document
         return dict(document)
@@ -121,7 +116,6 @@ def running_stack(logs: Path, **settings: str) -> Iterator[Stack]:
 
 
 def flights(sessions: int, each: int) -> dict[str, list[Message]]:
-    """Serial statuses of made-up aircraft."""
     return {
         session: [status(session, n) for n in range(each)]
         for session in (f"N{number:03d}" for number in range(sessions))
@@ -174,7 +168,6 @@ def assert_once_and_in_order(
 
 
 def expect_effects(sent: Mapping[str, list[Message]]) -> dict[str, list[tuple[Any, Any]]]:
-    """The effects that messages are to have, by session, in order."""
     return {s: [(m.id, digest_content(m.type, m.body)) for m in own] for s, own in sent.items()}
 
 

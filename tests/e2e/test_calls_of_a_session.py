@@ -40,5 +40,4 @@ async def test_calls_share_writes_and_every_message_is_applied_once_in_order(
 
 
 def is_done(stack: Stack, region: str) -> bool:
-    """Whether a region has settled every message."""
     return stack.completed(region) == MESSAGES

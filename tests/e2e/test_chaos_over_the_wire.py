@@ -41,7 +41,6 @@ def test_every_promise_holds_while_everything_is_killed_once(tmp_path: Path) -> 
 
 
 def chaos(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end."""
     command = [sys.executable, "-m", "proof.chaos", "--ease", "1"]
     command += ["--seed", str(SEED), *words]
     return run_patiently(command, seconds=RUN_SECONDS_MAX, cwd=ROOT)

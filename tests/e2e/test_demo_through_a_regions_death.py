@@ -60,7 +60,6 @@ def run(data: Path, *words: str, ends: Collection[int] = (0,)) -> str:
 
 
 def number(printed: str, label: str) -> str:
-    """What the verdict says after a label."""
     found = re.search(rf"^(?:ok)?\s+{label}\s+(.+?)\s*$", printed, re.MULTILINE)
     assert found, printed
     return found[1]
@@ -126,7 +125,6 @@ def forget_an_entry(cloud: CloudProcess) -> int:
 
 
 def reconciled(cloud: CloudProcess, source: Path) -> subprocess.CompletedProcess[str]:
-    """Hold the journal of a cloud against the source."""
     return run_patiently(
         [sys.executable, "-m", "spark.samples.flights.reconcile", "--source", str(source)],
         seconds=RUN_SECONDS_MAX,
@@ -145,7 +143,6 @@ def mark() -> Iterator[str]:
 
 
 def marked(word: str) -> list[int]:
-    """The processes with the word in their environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -110,7 +110,6 @@ async def send_again_on_the_page(
 
 
 async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder: Path) -> None:
-    """A region is killed, and the other one takes over."""
     async with sending(stack, **DELAY):
         await open_view("/regions", every="2")
         await watch(page, lambda east, _: all(east[-3:]))
@@ -125,7 +124,6 @@ async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder
 
 
 def is_reserved(sagas: Stack, key: str, state: str) -> bool:
-    """Whether a saga has an answer to its reservation, and stands in a state."""
     saga = sagas.saga("west", key)
     return saga["state"] == state and saga["steps"][1]["outcome"] is not None
 

@@ -75,7 +75,6 @@ def look(stack: Stack, region: str) -> int:
 
 
 def queries(stack: Stack) -> int:
-    """How many queries the journal has answered."""
     return stack.ended("cosmos.journal", "query").get("200", 0)
 
 

@@ -29,7 +29,6 @@ def shop(stack: Stack) -> Stack:
 
 
 def ended(stack: Stack, region: str, key: str) -> dict[str, Any]:
-    """A saga as a region sees it at its end."""
     until(
         lambda: stack.saga(region, key)["state"] not in ("awaited", "running"),
         what=f"the end of {key}",
@@ -38,7 +37,6 @@ def ended(stack: Stack, region: str, key: str) -> dict[str, Any]:
 
 
 def is_waiting(stack: Stack, region: str, key: str) -> bool:
-    """Whether an order has its goods and waits for approval."""
     steps = {step["name"]: step["outcome"] for step in stack.saga(region, key)["steps"]}
     return steps["reserve.p"] == "done" and steps["charge"] is None
 

@@ -16,12 +16,10 @@ SESSIONS, BEFORE, SETTLED, SENT = 3, 4, 7, 8
 
 
 def first(each: int) -> dict[str, list[Message]]:
-    """The first messages of every session."""
     return {session: own[:each] for session, own in flights(SESSIONS, SENT).items()}
 
 
 def processed(stack: Stack) -> dict[str, list[tuple[str, str]]]:
-    """What the journal says was processed."""
     return {session: effects(own) for session, own in stack.entries().items()}
 
 
@@ -35,7 +33,6 @@ async def send_and_settle(stack: Stack, each: int) -> None:
 
 
 def waiting(stack: Stack) -> set[str]:
-    """The sessions in which messages wait behind a gap."""
     found = stack.search("SELECT c.session FROM c WHERE c.waiting = true")
     return {document["session"] for document in found}
 

@@ -94,7 +94,6 @@ class Template:
         return self.worked_out(self.bicep.of(Kind.OUTPUT)[name])
 
     def resource(self, name: str) -> Any:
-        """The body of a resource, worked out."""
         (found,) = self.resources(name)
         return found.body
 

@@ -89,7 +89,6 @@ def region_of(name: str, main: Template | None = None, module: str = "region") -
 
 
 def access_of(name: str, main: Template | None = None) -> Template:
-    """The roles of one region's identity."""
     return region_of(name, main, "access")
 
 

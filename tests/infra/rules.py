@@ -49,14 +49,12 @@ def readable(bicep: Bicep) -> Iterator[str]:
 
 
 def descriptions(bicep: Bicep) -> Iterator[str]:
-    """Every parameter and output is described."""
     for declared in bicep.of(Kind.PARAMETER, Kind.OUTPUT).values():
         if "description" not in declared.decorators:
             yield at(bicep, declared.node, f"{declared.name} is not described")
 
 
 def no_previews(bicep: Bicep) -> Iterator[str]:
-    """No resource type is a preview."""
     for resource in bicep.of(Kind.RESOURCE).values():
         if resource.target.endswith("-preview") and resource.target not in PREVIEWS:
             yield at(bicep, resource.node, f"{resource.target} is a preview")

@@ -90,7 +90,6 @@ ZONES = {
 
 
 def open_to_all(template: Template) -> set[str]:
-    """The resources that are reached from everywhere."""
     kinds = ("DocumentDB/databaseAccounts", "ServiceBus/namespaces", "Storage/storageAccounts")
     return {
         one.declaration.name
@@ -182,7 +181,6 @@ LACKING = [set(), {OF_THE_JOURNAL}]
 
 
 def symptoms_in(watch: Template, name: str) -> set[str]:
-    """The symptoms of one list of the template."""
     return {str(one["symptom"]) for one in watch.value(name)}
 
 

@@ -42,7 +42,6 @@ def exchange_functions(path: str, source: str, changes: ExitStack) -> None:
 
 
 def codes_by_name(code: CodeType) -> Mapping[str, CodeType]:
-    """The code of every function below a piece of code, by qualified name."""
     found = {code.co_qualname: code}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

@@ -18,14 +18,10 @@ ROOT = Path(__file__).parents[2]
 
 
 class Change(BaseModel):
-    """How a stock changes."""
-
     by: int
 
 
 class Stock(BaseModel):
-    """What is in stock, and how it came to be."""
-
     left: int = 0
     changes: list[int] = []
 
@@ -35,13 +31,11 @@ handlers = Handlers()
 
 @handlers.register("stock.change", state=Stock, body=Change)
 def change(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
-    """Change a stock and say what is left."""
     after = Stock(left=stock.left + body.by, changes=[*stock.changes, body.by])
     return Handled(after, (Output("stock.left", after),))
 
 
 def changes(session: str, *by: int) -> list[Message]:
-    """A session's messages."""
     return [
         Message(f"{session}-{n}", session, "stock.change", f'{{"by":{amount}}}'.encode())
         for n, amount in enumerate(by)
@@ -100,20 +94,15 @@ kinds = SagaKinds(trips)
 
 
 class Trip(BaseModel):
-    """What is booked."""
-
     guest: str
 
 
 class Hotel(BaseModel):
-    """Who has a room."""
-
     guests: list[str] = []
 
 
 @trips.register("room.take", state=Hotel, body=Trip)
 def take(hotel: Hotel, trip: Trip, _: Context) -> Handled[Hotel]:
-    """Give the only room away."""
     if hotel.guests:
         return Handled(hotel, answer=Refusal(refused="it is full"))
     return Handled(Hotel(guests=[trip.guest]))
@@ -121,7 +110,6 @@ def take(hotel: Hotel, trip: Trip, _: Context) -> Handled[Hotel]:
 
 @trips.register("room.free", state=Hotel, body=Trip)
 def free(_: Hotel, __: Trip, ___: Context) -> Hotel:
-    """Have the room again."""
     return Hotel()
 
 

@@ -49,7 +49,6 @@ BODIES: dict[str, tuple[dict[str, Any], bytes, str]] = {
 
 
 async def dead_letter(cloud: Cloud, *messages: ServiceBusMessage | AmqpAnnotatedMessage) -> None:
-    """Send messages of one session, and let the broker give up on them."""
     connection = cloud.namespaces["east"].connection_string
     async with ServiceBusClient.from_connection_string(connection) as client:
         async with client.get_queue_sender(QUEUE) as sender:

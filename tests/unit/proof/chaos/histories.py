@@ -56,7 +56,6 @@ def flawless() -> RunHistory:
 
 
 def sent_in(session: str) -> tuple[SentMessage, ...]:
-    """What is sent to a session."""
     return tuple(
         SentMessage(
             session=session,
@@ -72,7 +71,6 @@ def sent_in(session: str) -> tuple[SentMessage, ...]:
 
 
 def report(one: SentMessage, region: str) -> ErrorReport:
-    """The report of a poisoned message."""
     return ErrorReport(
         region, f"report of {one.id}", one.id, one.session, one.id, "it was sent to fail"
     )

@@ -51,17 +51,14 @@ def again(history: RunHistory, name: str, **fields: object) -> RunHistory:
 
 
 def with_head(history: RunHistory, session: str, place: int, chain: str) -> RunHistory:
-    """Another state at the end of a session."""
     return replace(history, heads={**history.heads, session: SessionHead(place, chain)})
 
 
 def with_run(history: RunHistory, name: str, key: str) -> RunHistory:
-    """One run more of a handler that calls the outside."""
     return replace(history, runs=(*history.runs, HandlerRun(LATER, "N1", name, key)))
 
 
 def leaving(history: RunHistory, kind: str, **found: object) -> RunHistory:
-    """Something more that is left at the end."""
     kept = {**getattr(history.left, kind), **{k.replace("_", "/"): v for k, v in found.items()}}
     return replace(history, left=replace(history.left, **{kind: kept}))
 

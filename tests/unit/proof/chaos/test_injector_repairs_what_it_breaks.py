@@ -78,7 +78,6 @@ def log(tmp_path: Path) -> Iterator[RunLog]:
 def planned_injector(
     cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch, *plan: PlannedFault
 ) -> FaultInjector:
-    """An injector with this plan."""
     monkeypatch.setattr(module, "plan_outages", lambda *_: iter(plan))
     monkeypatch.setattr(module, "plan_degradations", lambda *_: iter(()))
     monkeypatch.setattr(module, "MOVED_AFTER_SECONDS", SECONDS)

@@ -17,14 +17,12 @@ def sound_history() -> DemoHistory:
 
 
 def flown() -> Iterator[FlightMessage]:
-    """Everything both aircraft sent."""
     for session, count in AIRCRAFT.items():
         for sequence in range(count):
             yield message(session, sequence)
 
 
 def message(session: str, sequence: int) -> FlightMessage:
-    """The message with a number."""
     name = f"{session}/{sequence}".encode()
     return FlightMessage(
         session, sequence, sha256(name).hexdigest()[:32], sha256(b"#" + name).hexdigest()
@@ -59,5 +57,4 @@ def with_entries(history: DemoHistory, session: str, *entries: StoredEntry) -> D
 
 
 def journal(history: DemoHistory, session: str) -> list[StoredEntry]:
-    """The entries of one session."""
     return [entry for entry in history.entries if entry.session == session]

@@ -30,12 +30,10 @@ WHOLE = journal(SOUND, AIRCRAFT)
 
 
 def having(*entries: StoredEntry, of: DemoHistory = SOUND) -> DemoHistory:
-    """The history with another journal of the aircraft."""
     return with_entries(of, AIRCRAFT, *entries)
 
 
 def ending(**changes: object) -> DemoHistory:
-    """The history with another last entry."""
     return having(*BEFORE, replace(LAST, **changes))  # type: ignore[arg-type]
 
 
@@ -127,7 +125,6 @@ DEFECTS: Sequence[tuple[str, Breach, DemoHistory]] = [
 
 
 def broken(history: DemoHistory) -> list[tuple[Breach, int]]:
-    """Which promises are broken, and how often."""
     return [(one.breach, one.count) for one in check_history(history).broken]
 
 

@@ -32,7 +32,6 @@ async def documents() -> Documents:
 
 
 def broken(documents: Documents) -> list[str]:
-    """The promises that are broken."""
     results = SagaJournals.of(documents).check(3, "east")
     return [result.label for result in results if result.is_broken]
 
@@ -45,25 +44,21 @@ def judged(documents: Documents, queued: Sequence[HeldMessage] = ()) -> SagaRepo
 
 
 def last(documents: Documents, session: str) -> dict[str, Any]:
-    """The newest entry of a session."""
     entries = [d for d in documents if d["session"] == session and d["kind"] == "entry"]
     return max(entries, key=lambda entry: str(entry["id"]))
 
 
 def stock(documents: Documents, *, left: int = 0, shipped: int = 0, **more: object) -> None:
-    """Change what the newest entry of the stock says."""
     state = last(documents, "stock:p")["state"]
     state |= {"left": state["left"] + left, "shipped": state["shipped"] + shipped, **more}
 
 
 def account(documents: Documents, *, balance: int = 0, paid: int = 0) -> None:
-    """Change what the newest entry of the account says."""
     state = last(documents, "account:ada")["state"]
     state |= {"balance": state["balance"] + balance, "paid": state["paid"] + paid}
 
 
 def end(documents: Documents, key: str, **state: str) -> None:
-    """Change how the newest entry of a session ends."""
     last(documents, key)["state"] |= state
 
 
