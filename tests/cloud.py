@@ -1,14 +1,17 @@
 """Azure on one machine, inside the test process, as the product's settings see it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from cli.regions import CONFIG
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from shared.settings import Settings
+from shared.wiring import Adapters
 
 
 @contextmanager
@@ -35,3 +38,31 @@ def settings_of(cloud: Cloud, region: str = "east", **overrides: str) -> Setting
         | {f"ServiceBus_{name}": ns.connection_string for name, ns in cloud.namespaces.items()}
         | overrides
     )
+
+
+@pytest.fixture(scope="module")
+def cloud(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cloud]:
+    """One for all tests of a module, which may say PARTITIONS."""
+    logs, partitions = tmp_path_factory.mktemp("logs"), getattr(request.module, "PARTITIONS", 1)
+    with running_cloud(logs, partitions) as cloud:
+        yield cloud
+
+
+@asynccontextmanager
+async def opened_adapters(cloud: Cloud, **settings: str) -> AsyncIterator[Adapters]:
+    """Adapters that are closed at the end; faults that were armed meanwhile end as well."""
+    adapters = Adapters.of(settings_of(cloud, **settings))
+    try:
+        yield adapters
+    finally:
+        cloud.faults.disarm()
+        await adapters.close()
+
+
+@pytest.fixture
+async def adapters(request: pytest.FixtureRequest, cloud: Cloud) -> AsyncIterator[Adapters]:
+    """Adapters for a test, with what its module's SETTINGS say."""
+    async with opened_adapters(cloud, **getattr(request.module, "SETTINGS", {})) as adapters:
+        yield adapters

@@ -1,8 +1,12 @@
-"""A session for each test."""
+"""A session for each test, and Azure on one machine for those over the wire."""
 
 from itertools import count
 
 import pytest
+
+from tests.cloud import adapters, cloud
+
+__all__ = ["adapters", "cloud"]
 
 sessions = (f"contract/{number}?#ü" for number in count())
 

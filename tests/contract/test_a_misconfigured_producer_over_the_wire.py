@@ -1,8 +1,7 @@
 """A producer whose settings are wrong is refused by name, and numbers nothing."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,19 +10,13 @@ from shared.domain.errors import Misconfigured
 from shared.domain.producer import Draft, ProducerOptions
 from shared.settings import Connection, Settings
 from shared.wiring import Adapters, open_producer
-from tests.cloud import running_cloud, settings_of
+from tests.cloud import settings_of
 
 pytestmark = pytest.mark.wire
 
 DRAFTS = [Draft("d", "account.add", b"{}")]
 OPTIONS = ProducerOptions("bank")
 NONSENSE = Connection(connection_string="nonsense")
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
-        yield cloud
 
 
 def misspelt(settings: Settings) -> Settings:
@@ -56,17 +49,17 @@ def without_a_store(settings: Settings) -> Settings:
     ],
 )
 async def test_what_is_wrong_is_named_and_nothing_is_numbered(
-    cloud: Cloud, session: str, spoil: Callable[[Settings], Settings], named: str
+    cloud: Cloud,
+    adapters: Adapters,
+    session: str,
+    spoil: Callable[[Settings], Settings],
+    named: str,
 ) -> None:
     async with open_producer(spoil(settings_of(cloud))) as producer:
         with pytest.raises(Misconfigured, match=named):
             await producer.publish(session, DRAFTS, OPTIONS)
 
-    right = Adapters.of(settings_of(cloud))
-    try:
-        assert await right.journal.ledger(session, "bank") is None
-    finally:
-        await right.close()
+    assert await adapters.journal.ledger(session, "bank") is None
 
 
 async def test_one_region_that_is_wrong_is_pending_with_its_reason(cloud: Cloud) -> None:

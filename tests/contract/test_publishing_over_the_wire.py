@@ -1,9 +1,8 @@
 """The public producer keeps its promises through the real SDKs, against Azure on one machine."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from azure.servicebus.aio import ServiceBusClient
@@ -17,29 +16,14 @@ from shared.publishing.opening import open_blocking_producer
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
 from shared.wiring import Adapters
-from tests.cloud import running_cloud, settings_of
+from tests.cloud import settings_of
 from tests.contract.publishing import OPTIONS, PublishingBasics, drafts, expected, numbers, told
 from tests.contract.test_wire import parse
 
 pytestmark = pytest.mark.wire
 
-AT_ONCE = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "0"}
+SETTINGS = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": "0"}
 TRIES = 20
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    with running_cloud(logs=Path(tmp_path_factory.mktemp("logs"))) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
-    adapters = Adapters.of(settings_of(cloud, **AT_ONCE))
-    yield adapters
-    cloud.faults.disarm()
-    await adapters.bus.close()
-    await adapters.account.close()
 
 
 class TestPublishingOverTheWire(PublishingBasics):
@@ -86,7 +70,7 @@ class TestPublishingOverTheWire(PublishingBasics):
                 producer.send([message], session=f"{session}-{thread}")
             return numbers(own)
 
-        settings = settings_of(self.cloud, **AT_ONCE)
+        settings = settings_of(self.cloud, **SETTINGS)
         with open_blocking_producer(settings, OPTIONS) as producer, ThreadPoolExecutor(3) as pool:
             assert list(pool.map(work, range(3))) == [[0, 1, 2]] * 3
 

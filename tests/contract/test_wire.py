@@ -1,8 +1,5 @@
 """The SDK adapters keep the contract, over the wire against Azure on one machine."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
@@ -17,7 +14,6 @@ from shared.domain.message import Message
 from shared.ports import Container, SessionNeed, WriteResult
 from shared.storage.journal import Journal
 from shared.wiring import Adapters
-from tests.cloud import running_cloud, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.container import ContainerContract
 from tests.entries import pending_in, step
@@ -27,22 +23,6 @@ pytestmark = pytest.mark.wire
 
 PARTITIONS = 3  # physical ones, whose results a client must merge
 JOURNAL = "cosmos.journal"
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    logs = Path(tmp_path_factory.mktemp("logs"))
-    with running_cloud(logs, partitions=PARTITIONS) as cloud:
-        yield cloud
-
-
-@pytest.fixture
-async def adapters(cloud: Cloud) -> AsyncIterator[Adapters]:
-    adapters = Adapters.of(settings_of(cloud))
-    yield adapters
-    cloud.faults.disarm()
-    await adapters.bus.close()
-    await adapters.account.close()
 
 
 class TestCosmosContainer(ContainerContract):

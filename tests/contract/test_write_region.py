@@ -1,8 +1,6 @@
 """The journal's write region is lost: nothing is written, until another one takes the writes."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,43 +10,31 @@ from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.journal import Entry
 from shared.ports import WriteResult
 from shared.wiring import Adapters
-from tests.cloud import running_cloud, settings_of
 from tests.entries import step
 
 pytestmark = pytest.mark.wire
 
 SESSION = "acc-7"
 SECONDS_MAX = 60.0
-
-
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    with running_cloud(logs=tmp_path) as cloud:
-        yield cloud
+SETTINGS = {"LOCKSTEP_COSMOS_LOCATIONS": "east,west,north"}
 
 
 async def test_a_client_finds_the_new_write_region_though_the_old_one_is_silent(
-    cloud: Cloud,
+    cloud: Cloud, adapters: Adapters
 ) -> None:
-    adapters = Adapters.of(settings_of(cloud, LOCKSTEP_COSMOS_LOCATIONS="east,west,north"))
     adapters.account.reconnect_seconds = 1.0
     first = step(None, SESSION)
-    try:
-        assert await adapters.journal.append(first) is WriteResult.CREATED
-        cloud.faults.arm(Fault("cosmos", Action.DOWN, region="east"))
-        cloud.cosmos.move_write_region("west")
+    assert await adapters.journal.append(first) is WriteResult.CREATED
+    cloud.faults.arm(Fault("cosmos", Action.DOWN, region="east"))
+    cloud.cosmos.move_write_region("west")
 
-        second = step(first, SESSION)
-        async with asyncio.timeout(SECONDS_MAX):
-            while not await stands(adapters, second):  # noqa: ASYNC110 - it is the store we wait for
-                await asyncio.sleep(0.1)
+    second = step(first, SESSION)
+    async with asyncio.timeout(SECONDS_MAX):
+        while not await stands(adapters, second):  # noqa: ASYNC110 - it is the store we wait for
+            await asyncio.sleep(0.1)
 
-        # The acknowledged entry of the dead region is there too.
-        assert await adapters.journal.entry(SESSION, 0) == first
-    finally:
-        cloud.faults.disarm()
-        await adapters.bus.close()
-        await adapters.account.close()
+    # The acknowledged entry of the dead region is there too.
+    assert await adapters.journal.entry(SESSION, 0) == first
 
 
 async def stands(adapters: Adapters, entry: Entry) -> bool:

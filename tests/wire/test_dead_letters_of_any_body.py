@@ -1,7 +1,5 @@
 """The sweep's receiver reads whatever the broker gave up on, and removes what was ended."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +12,12 @@ from shared.domain import wire
 from shared.domain.errors import Misconfigured
 from shared.ports import DeadLetter
 from shared.wiring import Adapters
-from tests.cloud import running_cloud, settings_of
 from tests.world import message
 
 pytestmark = pytest.mark.wire
 
 QUEUE = "lockstep"
 PROPERTIES = wire.to_properties(message(0))
-
-
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[Cloud]:
-    with running_cloud(tmp_path) as cloud:
-        yield cloud
 
 
 def annotated(**body: Any) -> AmqpAnnotatedMessage:
@@ -64,9 +55,10 @@ async def dead_letter(cloud: Cloud, *messages: ServiceBusMessage | AmqpAnnotated
                     left -= 1
 
 
-async def test_every_kind_of_body_comes_whole_with_the_brokers_reason(cloud: Cloud) -> None:
+async def test_every_kind_of_body_comes_whole_with_the_brokers_reason(
+    cloud: Cloud, adapters: Adapters
+) -> None:
     await dead_letter(cloud, *(annotated(**sent) for sent, _, _ in BODIES.values()))
-    adapters = Adapters.of(settings_of(cloud))
     seen: list[DeadLetter] = []
 
     async def end(letter: DeadLetter) -> bool:
@@ -83,12 +75,20 @@ async def test_every_kind_of_body_comes_whole_with_the_brokers_reason(cloud: Clo
         assert kind in letter.reason, case
         assert letter.properties == PROPERTIES | {"count": 3, "is_odd": True} | described, case
     assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 0
-    await adapters.bus.close()
 
 
-async def test_what_is_not_ended_is_left_and_the_rest_is_removed(cloud: Cloud) -> None:
+async def test_a_queue_that_is_missing_is_named(adapters: Adapters) -> None:
+    async def end(letter: DeadLetter) -> bool:
+        raise AssertionError(letter)
+
+    with pytest.raises(Misconfigured):
+        await adapters.bus.end_dead_letters("east", "misspelt", 10, end)
+
+
+async def test_what_is_not_ended_is_left_and_the_rest_is_removed(
+    cloud: Cloud, adapters: Adapters
+) -> None:
     await dead_letter(cloud, *(annotated(data_body=[b"%d" % n]) for n in range(25)))
-    adapters = Adapters.of(settings_of(cloud))
     seen: list[bytes] = []
 
     async def end(letter: DeadLetter) -> bool:
@@ -100,15 +100,3 @@ async def test_what_is_not_ended_is_left_and_the_rest_is_removed(cloud: Cloud) -
     assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 6
     assert {one["state"] for one in cloud.contents("east", QUEUE)} == {"dead_lettered"}
     assert len(cloud.contents("east", QUEUE)) == 6
-    await adapters.bus.close()
-
-
-async def test_a_queue_that_is_missing_is_named(cloud: Cloud) -> None:
-    adapters = Adapters.of(settings_of(cloud))
-
-    async def end(letter: DeadLetter) -> bool:
-        raise AssertionError(letter)
-
-    with pytest.raises(Misconfigured):
-        await adapters.bus.end_dead_letters("east", "misspelt", 10, end)
-    await adapters.bus.close()
