@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from functions.handlers import orders
 from local.testing.patience import run_patiently
 from proof.simulation.testing import FinalState, check, moment
 from shared.domain.handler import Context, Handled, Handlers, Output
 from shared.domain.message import Message
-from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step
-from shared.domain.saga.record import SagaKinds
+from tests.saga_stage import order
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,70 +89,27 @@ def test_a_handler_that_is_not_pure_is_found_out() -> None:
         check(impure, MESSAGES, seeds=range(5), profile="fair")
 
 
-trips = Handlers()
-kinds = SagaKinds(trips)
-
-
-class Trip(BaseModel):
-    guest: str
-
-
-class Hotel(BaseModel):
-    guests: list[str] = []
-
-
-@trips.register("room.take", state=Hotel, body=Trip)
-def take(hotel: Hotel, trip: Trip, _: Context) -> Handled[Hotel]:
-    if hotel.guests:
-        return Handled(hotel, answer=Refusal(refused="it is full"))
-    return Handled(Hotel(guests=[trip.guest]))
-
-
-@trips.register("room.free", state=Hotel, body=Trip)
-def free(_: Hotel, __: Trip, ___: Context) -> Hotel:
-    return Hotel()
-
-
-@kinds.register("trip.book", body=Trip)
-def book(trip: Trip, _: Context) -> Plan:
-    """A room in each of two hotels, or in none."""
-    stages = tuple(
-        Stage(
-            steps=(
-                Step(
-                    name=hotel,
-                    do=Command(session=hotel, type="room.take", body=trip.model_dump()),
-                    undo=Command(session=hotel, type="room.free", body=trip.model_dump()),
-                ),
-            )
-        )
-        for hotel in ("grand", "ritz")
-    )
-    return Plan(parts=stages)
-
-
-STARTS = [
-    Message(
-        f"start-{guest}",
-        f"saga:{guest}",
-        "trip.book",
-        f'{{"guest":"{guest}"}}'.encode(),
-        time=moment(0.0),
-    )
-    for guest in ("ada", "bob")
+ORDERS = [
+    Message("goods", "stock:p", "stock.receive", b'{"quantity":10}'),
+    Message("money", "account:ada", "account.deposit", b'{"amount":99}'),
+    *(
+        Message(key, f"saga:{key}", "order.place", order(("p", 6)).encode(), time=moment(0.0))
+        for key in ("O-1", "O-2")
+    ),
 ]
 
 
-def one_has_both_rooms(seen: FinalState) -> None:
-    """Nobody has half a trip."""
-    ends = sorted(str(seen.states[f"saga:{guest}"]["state"]) for guest in ("ada", "bob"))
+def nobody_has_half_an_order(seen: FinalState) -> None:
+    """There are goods for one of two orders, which has them and is paid, or there is none."""
+    ends = sorted(str(seen.states[f"saga:{key}"]["state"]) for key in ("O-1", "O-2"))
     assert ends in (["compensated", "compensated"], ["compensated", "completed"])
-    assert seen.states["grand"] == seen.states["ritz"]
-    assert bool(seen.states["grand"]["guests"]) is ("completed" in ends)
+    is_sold = "completed" in ends
+    assert seen.states["stock:p"]["left"] == (4 if is_sold else 10)
+    assert bool(seen.states["account:ada"]["paid"]) is is_sold
 
 
 def test_sagas_take_part_in_both_regions() -> None:
-    assert check(trips, STARTS, one_has_both_rooms, seeds=range(10)) == 10
+    assert check(orders.handlers, ORDERS, nobody_has_half_an_order, seeds=range(10)) == 10
 
 
 def test_messages_that_cannot_be_told_apart_are_refused() -> None:
