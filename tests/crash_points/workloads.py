@@ -21,7 +21,6 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.handler import Context, Handled, Handlers
-from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import Draft, ProducerOptions
@@ -116,34 +115,26 @@ async def from_many_senders(regions: BusinessRegions) -> object:
 async def corrected(regions: BusinessRegions) -> object:
     """A poison that a person corrects, and the message parked behind it."""
     await regions.take([message(0, kind="account.burn")], BILLS[1:2])
-
-    async def correct(worker: Services) -> Entry | None:
-        decision = ResolutionRequest(
-            ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":-3}'
-        )
-        try:
-            return await worker.resolver.resolve(SESSION, decision)
-        except NotHalted:
-            return None
-
-    await regions.insist(correct)
+    decision = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":-3}')
+    await regions.insist(partial(resolve, decision))
     return await regions.end()
+
+
+async def resolve(decision: ResolutionRequest, worker: Services) -> None:
+    """Decide as a person does, unless a worker that died then has."""
+    await worker.standstills.find(limit=10)
+    with suppress(NotHalted, NotMissing, NotOpen):
+        await worker.resolver.resolve(SESSION, decision)
 
 
 async def skipped(regions: BusinessRegions) -> object:
     """A number that never comes, which a person sees and skips, and its message comes late."""
     await regions.take(BILLS[:1], BILLS[2:3])
     regions.clock.seconds += regions.policy.standstill_seconds
-
-    async def skip(worker: Services) -> None:
-        decision = ResolutionRequest(
-            ResolutionAction.SKIP_NUMBER, "Ada", "lost for good", group="bank", number=1
-        )
-        await worker.standstills.find(limit=10)
-        with suppress(NotMissing):
-            await worker.resolver.resolve(SESSION, decision)
-
-    await regions.insist(skip)
+    decision = ResolutionRequest(
+        ResolutionAction.SKIP_NUMBER, "Ada", "lost for good", group="bank", number=1
+    )
+    await regions.insist(partial(resolve, decision))
     await regions.take(BILLS[1:2])
     return await regions.end()
 
@@ -163,12 +154,10 @@ async def closed(regions: BusinessRegions) -> object:
     regions.journal.store.put(SESSION, stored[hint] | {"faulted": True})
 
     async def close(worker: Services) -> None:
-        await worker.standstills.find(limit=10)
-        decision = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "sent by hand", at=0)
-        with suppress(NotOpen):
-            await worker.resolver.resolve(SESSION, decision)
-        decision = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
-        await worker.resolver.deliver(SESSION, decision)
+        sent = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "sent by hand", at=0)
+        await resolve(sent, worker)
+        again = ResolutionRequest(ResolutionAction.DELIVER, "Ada", "the west is back")
+        await worker.resolver.deliver(SESSION, again)
 
     await regions.insist(close)
     result = await regions.end()
@@ -296,16 +285,16 @@ async def blocked_at_a_queue(regions: BusinessRegions) -> object:
     regions.bus.missing = {(region, "out") for region in REGIONS}
     await regions.take(BILLS[:1], [writing([1])])
     regions.bus.missing.clear()
-
-    async def retry(worker: Services) -> None:
-        decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
-        # What was decided by a worker that died then is not blocked any more.
-        with suppress(NotBlocked):
-            await worker.outputs.decide(SESSION, OUTPUTS, decision)
-
-    await regions.insist(retry)
+    decision = OutputDecision(OutputAction.RETRY, "Ada", "it exists now")
+    await regions.insist(partial(unblock, SESSION, OUTPUTS, decision))
     regions.clock.seconds += PAUSE_SECONDS_MAX
     return await regions.end()
+
+
+async def unblock(session: str, queue: str, decision: OutputDecision, worker: Services) -> None:
+    """Decide about outputs, unless a worker that died then has."""
+    with suppress(NotBlocked):
+        await worker.outputs.decide(session, queue, decision)
 
 
 async def dropped(regions: BusinessRegions) -> object:
@@ -318,13 +307,8 @@ async def dropped(regions: BusinessRegions) -> object:
         regions.clock.seconds += LEASE_OVER
         await regions.new_worker("west").recovery.sweep()
     regions.replace_workers("west")
-
-    async def drop(worker: Services) -> None:
-        decision = OutputDecision(OutputAction.DROP, "Ada", "sent by hand")
-        with suppress(NotBlocked):
-            await worker.outputs.decide(WRITER, EVERY_QUEUE, decision)
-
-    await regions.insist(drop)
+    decision = OutputDecision(OutputAction.DROP, "Ada", "sent by hand")
+    await regions.insist(partial(unblock, WRITER, EVERY_QUEUE, decision))
     return await regions.end()
 
 
