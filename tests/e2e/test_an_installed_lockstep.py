@@ -3,18 +3,15 @@
 import importlib.util
 import os
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cli.folders import ROOT
-from local.testing.patience import run_patiently, wait_for_end
-from tests.e2e.test_what_up_prints import read_lines
+from local.testing.patience import run_patiently
+from tests.e2e.test_what_up_prints import running_up
 
 pytestmark = pytest.mark.e2e
 
@@ -103,29 +100,13 @@ def test_mypy_sees_the_types_of_lockstep_in_the_folder_of_an_application(
     assert 'expression has type "Output", variable has type "int"' in said
 
 
-@pytest.fixture
-def up(installed: Installed) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, installed.packages / "bin/lockstep", "up", "--app", "bank"],
-        cwd=installed.folder,
-        env=installed.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    process.send_signal(signal.SIGINT)
-    assert wait_for_end(process, seconds=60) == 130
+def test_an_application_runs_in_two_regions(installed: Installed) -> None:
+    command: list[str | Path] = [sys.executable, installed.packages / "bin/lockstep", "up", "--app", "bank"]
+    with running_up(command, installed.folder, installed.environment) as (printed, _):
+        (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
 
-
-def test_an_application_runs_in_two_regions(
-    installed: Installed, up: subprocess.Popen[str]
-) -> None:
-    assert up.stdout is not None
-    printed = read_lines(up.stdout, "Ctrl-C stops everything.")
-    (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
-
-    said = installed.lockstep(
-        "--url", exported.partition("=")[2], "--key", "lockstep-local", "health"
-    )
+        said = installed.lockstep(
+            "--url", exported.partition("=")[2], "--key", "lockstep-local", "health"
+        )
 
     assert said.count("readable") == 2

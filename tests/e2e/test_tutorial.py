@@ -1,21 +1,19 @@
 """docs/tutorial.md: every block, in its order, on the local cloud; and the lines of README.md."""
 
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from cli.folders import ROOT
-from local.testing.patience import run_patiently, until, wait_for_end
+from local.testing.patience import run_patiently, until
 from tests.docs.pages import page
-from tests.e2e.test_what_up_prints import read_lines
+from tests.e2e.test_what_up_prints import running_up
 from tests.programs import find_program
 
 pytestmark = pytest.mark.e2e
@@ -65,29 +63,12 @@ class Reader:
 
     def do_second(self, commands: str) -> None:
         """Run `up` in a terminal of its own, and paste its export lines into the first one."""
-        exports = self.running.enter_context(kept_running(commands, self.folder, self.environment))
+        up = running_up(["/bin/bash", "-c", f"exec {commands}"], self.folder, self.environment)
+        printed, _ = self.running.enter_context(up)
+        exports = [line for line in printed if line.strip().startswith("export ")]
         program = "\n".join([*exports, "env -0"])
         pairs = [line.partition("=") for line in self.run(program).split("\0") if line]
         self.environment |= {name: value for name, _, value in pairs}
-
-
-@contextmanager
-def kept_running(commands: str, folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
-    """A command in another terminal, ended by Ctrl-C; yields the export lines that it printed."""
-    process = subprocess.Popen(
-        ["/bin/bash", "-c", f"exec {commands}"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        printed = read_lines(process.stdout, "Ctrl-C stops everything.")
-        yield [line for line in printed if line.strip().startswith("export ")]
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert wait_for_end(process, seconds=60) == 130
 
 
 @pytest.fixture

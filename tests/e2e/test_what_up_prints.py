@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -40,18 +41,28 @@ def read_lines(output: IO[str], last: str) -> list[str]:
     raise AssertionError(f"it ended before {last!r}: {lines}")
 
 
+@contextmanager
+def running_up(
+    command: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[list[str], IO[str]]]:
+    """`lockstep up` until the end of the block: what it printed till it was up, and its output."""
+    process = subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield read_lines(process.stdout, "Ctrl-C stops everything."), process.stdout
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert wait_for_end(process, seconds=60) == 130
+
+
 @pytest.fixture
-def up(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def up(tmp_path: Path) -> Iterator[tuple[list[str], IO[str]]]:
     """`lockstep up --reload` with an app of its own folder."""
     find_program("curl")
     write_app(tmp_path / "bank")
     words = ["--app", str(tmp_path / "bank"), "--data", str(tmp_path / "up"), "--reload"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cli", "up", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    yield process
-    process.send_signal(signal.SIGINT)
-    assert wait_for_end(process, seconds=60) == 130
+    with running_up([sys.executable, "-m", "cli", "up", *words], ROOT) as running:
+        yield running
 
 
 def run_lines(lines: list[str], folder: Path) -> list[str]:
@@ -63,10 +74,9 @@ def run_lines(lines: list[str], folder: Path) -> list[str]:
 
 
 def test_every_line_for_a_shell_works_as_it_is_printed(
-    up: subprocess.Popen[str], tmp_path: Path
+    up: tuple[list[str], IO[str]], tmp_path: Path
 ) -> None:
-    assert up.stdout is not None
-    printed = read_lines(up.stdout, "Ctrl-C stops everything.")
+    printed, output = up
     lines = [line for line in printed if line.startswith("  ")]
     pages = [line.strip() for line in lines if "/api/operate" in line]
     exports = [line for line in lines if line.strip().startswith("export ")]
@@ -101,7 +111,7 @@ def test_every_line_for_a_shell_works_as_it_is_printed(
     # Code that is changed takes its place in both regions.
     module = tmp_path / "bank/handlers/bank.py"
     module.write_text(module.read_text().replace("messages + 1", "messages + 100"))
-    told = [*read_lines(up.stdout, "east runs"), *read_lines(up.stdout, "west runs")]
+    told = [*read_lines(output, "east runs"), *read_lines(output, "west runs")]
     assert told == ["bank.py changed", "east runs the new code", "west runs the new code"]
     run_lines([re.sub("Idempotency-Key: first", "Idempotency-Key: second", send)], ROOT)
     until(
