@@ -4,9 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli.regions import CONFIG
-from proof.testbed.cloud import CALLS_SETTING
+from proof.testbed.cloud import CALLS_SETTING, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BASELINES = Path(__file__).parent / "baselines"
 
 

@@ -1,6 +1,6 @@
 """`python -m proof.chaos`: real processes under workload, while all around them is broken."""
 
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from heapq import merge
@@ -10,7 +10,13 @@ from cli.running import run_program
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.plan import plan_degradations, plan_outages
 from proof.chaos.run import check_run, run
-from proof.testbed.command import exit_status, parse_count, parse_positive, resolve_path
+from proof.testbed.command import (
+    exit_status,
+    make_parser,
+    parse_count,
+    parse_positive,
+    resolve_path,
+)
 
 DESCRIPTION = """\
 Sends real flights with the product's producer through both regions, on Azure on this machine with
@@ -61,12 +67,7 @@ def print_plan(options: ChaosOptions) -> None:
 
 
 def parse_arguments(words: Sequence[str]) -> Namespace:
-    parser = ArgumentParser(
-        prog="python -m proof.chaos",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("proof.chaos", DESCRIPTION, EPILOG)
     add, add_number = parser.add_argument, partial(parser.add_argument, metavar="N")
     seconds = "how long to send (default: 180); draining comes on top"
     add_number("--seconds", type=parse_positive, default=180.0, help=seconds)

@@ -67,7 +67,7 @@ class FaultInjector:
             sequence.result()
         self.cloud.control.clear()
         for region in self.cloud.regions:
-            faults.start_host(self.cloud.control, region, self.log.note_event)
+            faults.start_host(self.cloud.control, region)
         self.cloud.control.move_writes(self.cloud.regions[0])
 
     def check(self) -> None:
@@ -101,13 +101,13 @@ class FaultInjector:
                             self.is_over.wait(planned.seconds)
 
     def outage(self, planned: PlannedFault) -> AbstractContextManager[None]:
-        control, regions, report = self.cloud.control, planned.regions, self.log.note_event
+        control, regions = self.cloud.control, planned.regions
         home, away = self.cloud.regions
         match planned.outage:
             case OutageKind.HOST | OutageKind.HOSTS:
-                return faults.hosts_killed(control, *regions, report=report)
+                return faults.hosts_killed(control, *regions)
             case OutageKind.REGION:
-                return faults.region_down(control, regions[0], report=report)
+                return faults.region_down(control, regions[0])
             case OutageKind.NAMESPACE:
                 return faults.components_down(control, *(f"servicebus.{name}" for name in regions))
             case OutageKind.WRITES:

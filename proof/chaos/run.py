@@ -14,7 +14,7 @@ from local.testing.cloud import CloudProcess
 from local.testing.control import ControlRefused, count_operations
 from proof.chaos import processes
 from proof.chaos.checker.promises import check_history
-from proof.chaos.checker.reading import read_history
+from proof.chaos.checker.reading import STATES, read_history
 from proof.chaos.injector import FaultInjector
 from proof.chaos.options import ChaosOptions, RunFiles
 from proof.chaos.progress import RunLog, RunProgress
@@ -43,8 +43,6 @@ IDLE_POLL_SECONDS = 2.0
 DISTURBANCES = ("abandon", "dead-letter", "expire-lock")
 # What a document is called as long as one of its fields says that something is to be done with it.
 UNFINISHED = {"pending": "pending", "blocked": "blocked", "claimed": "claimed", "waiting": "parked"}
-# Queues count a message as in one of these states as long as it is to be handled.
-STATES = ("active", "locked", "scheduled", "deferred")
 
 
 def run(options: ChaosOptions) -> int:

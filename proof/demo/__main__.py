@@ -1,13 +1,18 @@
 """`python -m proof.demo`: the main job on one machine, through the outage of a region."""
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from functools import partial
 
 from cli.running import run_program
 from proof.demo.options import DemoOptions
 from proof.demo.run import run
-from proof.testbed.command import exit_status, parse_count, parse_positive, resolve_path
+from proof.testbed.command import (
+    exit_status,
+    make_parser,
+    parse_count,
+    parse_positive,
+    resolve_path,
+)
 
 DESCRIPTION = """\
 Feeds real flights to two regions with Spark, kills the primary region half-way, brings it back,
@@ -29,12 +34,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def parse_options(words: Sequence[str]) -> DemoOptions:
-    parser = ArgumentParser(
-        prog="python -m proof.demo",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("proof.demo", DESCRIPTION, EPILOG)
     add, add_number = parser.add_argument, partial(parser.add_argument, metavar="N")
     kept = "where queues, journal and logs are kept (default: .demo)"
     add("--data", type=resolve_path, default=".demo", metavar="DIR", help=kept)

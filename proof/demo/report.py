@@ -46,15 +46,13 @@ def build_page(result: DemoResult) -> ReportPage:
         ReportRow("delay of the other regions' copies", f"{SECONDARY_DELAY_SECONDS} s"),
         ReportRow("duration", f"{duration:.0f} s"),
     ]
-    problems = result.problems()
     return ReportPage(
         title="Lockstep through the outage of a region",
         started_at=timeline.started_at,
-        problems=problems,
+        problems=result.problems(),
         shortfalls=result.shortfalls(),
         unfinished=result.unfinished(),
         hint=result.hint,
-        is_good=not problems,
         story=tell_story(result),
         tiles=tiles,
         terms=TERMS | {"strong write": STRONG_WRITE},

@@ -1,7 +1,7 @@
 """The common part of all commands of the testbed's users: numbers, exit status, progress."""
 
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +13,16 @@ NOT_DONE = 2
 
 class RunFailed(CommandFailed):
     """The run could not be done; the message says why."""
+
+
+def make_parser(program: str, description: str | None, epilog: str = "") -> ArgumentParser:
+    """Make the parser of `python -m program`, whose texts are shown as they are written."""
+    return ArgumentParser(
+        prog=f"python -m {program}",
+        description=description,
+        epilog=epilog,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
 
 
 def exit_status(program: str, work: Callable[[], int]) -> int:

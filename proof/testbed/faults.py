@@ -6,7 +6,7 @@ repair in between could only hang on a cloud that is already gone.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 
 from local.testing.control import ControlClient, ControlRefused
@@ -15,31 +15,22 @@ from local.testing.control import ControlClient, ControlRefused
 START_TRIES = 5
 
 
-def ignore(_: str) -> None:
-    """Report nothing."""
-
-
-def start_host(control: ControlClient, region: str, report: Callable[[str], None] = ignore) -> None:
+def start_host(control: ControlClient, region: str) -> None:
     """Start a host unless it runs; raises ControlRefused when it does not come up at all."""
-    for tried in range(1, START_TRIES + 1):
-        try:
+    for _ in range(START_TRIES - 1):
+        with suppress(ControlRefused):
             control.act(region, "start")
             return
-        except ControlRefused as refused:
-            report(f"the host of {region} is not up yet: {refused}"[:200])
-            if tried == START_TRIES:
-                raise
+    control.act(region, "start")
 
 
 @contextmanager
-def hosts_killed(
-    control: ControlClient, *regions: str, report: Callable[[str], None] = ignore
-) -> Iterator[None]:
+def hosts_killed(control: ControlClient, *regions: str) -> Iterator[None]:
     for region in regions:
         control.act(region, "kill")
     yield
     for region in regions:
-        start_host(control, region, report)
+        start_host(control, region)
 
 
 @contextmanager
@@ -52,15 +43,10 @@ def components_down(control: ControlClient, *components: str) -> Iterator[None]:
 
 
 @contextmanager
-def region_down(
-    control: ControlClient,
-    region: str,
-    *more_components: str,
-    report: Callable[[str], None] = ignore,
-) -> Iterator[None]:
+def region_down(control: ControlClient, region: str, *more_components: str) -> Iterator[None]:
     """Kill a region's host and take its namespace down, with more components of the region."""
     with (
-        hosts_killed(control, region, report=report),
+        hosts_killed(control, region),
         components_down(control, f"servicebus.{region}", *more_components),
     ):
         yield

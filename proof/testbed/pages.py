@@ -31,6 +31,11 @@ class ReportRow:
 
 MARKS = {True: "[green]ok[/]", False: "[bold red]NO[/]", None: ""}
 NOT_YET = "[bold yellow]..[/]"
+HEADLINES = {
+    "bad": "A promise was broken",
+    "unfinished": "The run did not finish",
+    "good": "Every promise held",
+}
 # Words of every report that a reader may not know.
 TERMS = {
     "session": "what has an order of its own, such as an account: its messages follow one another",
@@ -54,7 +59,6 @@ class ReportPage:
     title: str
     started_at: float
     problems: Sequence[str]
-    is_good: bool
     chart: str
     sections: Mapping[str, Sequence[ReportRow]]
     story: str
@@ -65,17 +69,15 @@ class ReportPage:
     terms: Mapping[str, str] = field(default_factory=lambda: TERMS)
 
     @property
-    def headline(self) -> str:
-        if not self.is_good:
-            return "A promise was broken"
-        return "The run did not finish" if self.unfinished else "Every promise held"
-
-    @property
     def outcome(self) -> str:
         """The style of the headline."""
-        if not self.is_good:
+        if self.problems:
             return "bad"
         return "unfinished" if self.unfinished else "good"
+
+    @property
+    def headline(self) -> str:
+        return HEADLINES[self.outcome]
 
     @property
     def started(self) -> str:
@@ -111,7 +113,7 @@ class ReportPage:
             for one in found:
                 console.print(Text(f"{word}  {one}", style=style), soft_wrap=True)
         console.print(f"[bold]{self.headline}[/]")
-        if self.unfinished and self.is_good:
+        if self.outcome == "unfinished":
             console.print("What was done broke no promise. The rest could not be checked.")
         if self.hint:
             console.print(Text(self.hint), soft_wrap=True)

@@ -5,7 +5,6 @@ then the counters of the services are read. Exit status: 0 all aims hold, 1 one 
 named), 2 the measurement could not be made.
 """
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from proof.bench.counts.waves import (
 from proof.bench.counts.whole_way import count_whole_way
 from proof.bench.load import BODY_BYTES
 from proof.bench.systems import CLAIM_AND_UPDATE, ONE_CALL, OURS, READ_BATCH_MARK
-from proof.testbed.command import exit_status, show_progress
+from proof.testbed.command import exit_status, make_parser, show_progress
 
 AIM_MISSED = 1
 # Counts are exact, but the mean of a wave is a quotient.
@@ -147,11 +146,7 @@ def run() -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    ArgumentParser(
-        prog="python -m proof.bench.counts",
-        description=__doc__,
-        formatter_class=RawDescriptionHelpFormatter,
-    ).parse_args(words)
+    make_parser("proof.bench.counts", __doc__).parse_args(words)
     return exit_status("python -m proof.bench.counts", run)
 
 

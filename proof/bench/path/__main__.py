@@ -5,7 +5,6 @@ not be taken. With `--list WAY` it prints the functions of a way instead, in the
 first calls, and with `--repeated` the names that several modules define, and where.
 """
 
-import argparse
 import ast
 import asyncio
 import sys
@@ -19,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from proof.bench.path.ways import record_ways
-from proof.bench.systems import ROOT
+from proof.testbed.cloud import ROOT
+from proof.testbed.command import make_parser
 
 AIM_MISSED, NOT_MEASURED = 1, 2
 ENGINE = "shared.engine"
@@ -125,11 +125,7 @@ def source_files(folders: tuple[str, ...]) -> list[Path]:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m proof.bench.path",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("proof.bench.path", __doc__)
     parser.add_argument("--list", metavar="WAY", help="message, step or send")
     parser.add_argument("--repeated", action="store_true", help="list the repeated names")
     options = parser.parse_args(words)

@@ -28,7 +28,7 @@ from functions.triggers.receive import build_receive_blueprint
 from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from proof.bench.load import make_status, to_sdk_message
-from proof.bench.systems import ROOT
+from proof.testbed.cloud import ROOT
 from shared.domain import wire
 from shared.domain.handler import Handlers
 from shared.domain.message import Message

@@ -23,7 +23,7 @@ from proof.bench.spark_feed.runs import (
     run_bare_loops,
     running_fresh_cloud,
 )
-from proof.testbed.command import show_progress
+from proof.testbed.command import make_parser, show_progress
 
 SAMPLE = 120_000
 PROCESSES = (1, 2)
@@ -40,11 +40,7 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m proof.bench.spark_feed",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("proof.bench.spark_feed", __doc__)
     parser.add_argument("--days", type=int, default=1, help="of flights to compare with (1)")
     sample = f"events for the bare loops ({SAMPLE})"
     parser.add_argument("--sample", type=int, default=SAMPLE, help=sample)

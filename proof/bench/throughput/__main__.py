@@ -29,7 +29,7 @@ from proof.bench.throughput.consuming import (
     with_host,
 )
 from proof.bench.throughput.sparse import LOAD_SECONDS, SESSIONS, measure_lateness
-from proof.testbed.command import exit_status, parse_count, show_progress
+from proof.testbed.command import exit_status, make_parser, parse_count, show_progress
 
 SHAPES = (Shape(50, 40), Shape(1000, 5), Shape(4, 500))
 BARE_AIM, PATTERN_AIM = 0.7, 3.0
@@ -61,11 +61,7 @@ def list_contestants() -> list[Contestant]:
 
 
 def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m proof.bench.throughput",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_parser("proof.bench.throughput", __doc__)
     rounds, shape = "how often everybody runs (3)", "a load, repeatable (50x40, 1000x5, 4x500)"
     parser.add_argument("--rounds", type=parse_count, default=3, help=rounds)
     add_shape = partial(parser.add_argument, "--shape", metavar="SESSIONSxEACH")

@@ -10,6 +10,7 @@ from proof.chaos.checker import history
 from proof.chaos.options import RunFiles
 from proof.chaos.records import read_lines
 
+# Queues count a message as in one of these states as long as it is to be handled.
 STATES = ("active", "locked", "scheduled", "deferred")
 
 

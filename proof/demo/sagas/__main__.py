@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from proof.demo.sagas.orders import OrderClient, PlacedOrder, make_orders
 from proof.demo.sagas.report import LEASE_SECONDS, SagaReport
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed.cloud import running_cloud
-from proof.testbed.command import exit_status, parse_positive, resolve_path
+from proof.testbed.command import exit_status, make_parser, parse_positive, resolve_path
 from proof.testbed.faults import region_down
 from proof.testbed.journal import read_work
 from proof.testbed.sampling import CloudSample, take_sample, tell
@@ -165,7 +164,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def parse_options(words: Sequence[str]) -> SagaOptions:
-    parser = ArgumentParser(prog="python -m proof.demo.sagas", description=DESCRIPTION)
+    parser = make_parser("proof.demo.sagas", DESCRIPTION)
     add, add_number = parser.add_argument, partial(parser.add_argument, metavar="N")
     add("--data", type=resolve_path, default=".demo-sagas", metavar="DIR")
     add_number("--orders", type=int, default=200, help="default: 200")

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote
 
+from cli.cloud import KEY
 from local.testing.control import request_json
 from local.testing.patience import wait_until
 from proof.testbed.command import RunFailed
@@ -20,7 +21,6 @@ CUSTOMERS = [f"customer-{n:02d}" for n in range(25)]
 IN_STOCK = 25
 MONEY = 4_000
 APPROVAL_SECONDS = 12.0
-KEY = "lockstep-local"
 RESPONSE_SECONDS_MAX = 10.0
 TRIES = 60
 PAUSE_SECONDS = 0.5

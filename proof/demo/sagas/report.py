@@ -54,7 +54,7 @@ class SagaReport:
         return (self.stopped, *left)
 
     def exit_status(self) -> ExitStatus:
-        if not self.page.is_good:
+        if any(one.is_broken for one in self.results):
             return ExitStatus.BROKEN
         return ExitStatus.NOT_FINISHED if self.stopped else ExitStatus.HELD
 
@@ -68,7 +68,6 @@ class SagaReport:
             f" by {LEASE_SECONDS} s (the product's default: 30 s).",
             started_at=self.started_at,
             problems=[f"{one.label}: {one.value}" for one in self.results if one.is_broken],
-            is_good=not any(result.is_broken for result in self.results),
             unfinished=self.unfinished,
             hint=HINT if self.stopped else "",
             tiles=self.tiles,

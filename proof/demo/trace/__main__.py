@@ -2,7 +2,6 @@
 
 import secrets
 import time
-from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from local.testing.control import request_json
 from proof.testbed.charts import COLOURS, REGION_COLOURS, draw_chart
 from proof.testbed.cloud import running_cloud
 from proof.testbed.collector import CollectedSpan, Collector, running_collector
-from proof.testbed.command import RunFailed, exit_status
+from proof.testbed.command import RunFailed, exit_status, make_parser
 from proof.testbed.faults import region_down, run_in_background
 
 GAME = "alice"
@@ -189,7 +188,7 @@ def run_and_draw(out: Path) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = ArgumentParser(prog="python -m proof.demo.trace", description=DESCRIPTION)
+    parser = make_parser("proof.demo.trace", DESCRIPTION)
     parser.add_argument(
         "--out", type=Path, default=Path("docs/trace.svg"), metavar="FILE", help="docs/trace.svg"
     )
