@@ -5,16 +5,16 @@ They are sent with plain azure-servicebus, numbered as a producer would, so nobo
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
 
 from shared.domain import wire
 from shared.domain.message import Message, Number, derive_id
 
 BODY_BYTES = 1024
 GROUP = "bench"
-# A batch of a thousand would be over the size limit of a queue.
-BATCH_MESSAGES_MAX = 200
 
 
 def make_statuses(session: str, numbers: range) -> list[Message]:
@@ -42,10 +42,20 @@ def send(connection: str, queue: str, sessions: Iterable[list[Message]]) -> None
         ServiceBusClient.from_connection_string(connection) as client,
         client.get_queue_sender(queue) as sender,
     ):
-        for messages in sessions:
-            for start in range(0, len(messages), BATCH_MESSAGES_MAX):
-                part = messages[start : start + BATCH_MESSAGES_MAX]
-                sender.send_messages([to_sdk_message(message) for message in part])
+        send_in_batches(sender, map(to_sdk_message, chain.from_iterable(sessions)))
+
+
+def send_in_batches(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
+    """Send in order, in as few batches as the size limit allows."""
+    batch = sender.create_message_batch()
+    for message in messages:
+        try:
+            batch.add_message(message)
+        except MessageSizeExceededError:
+            sender.send_messages(batch)
+            batch = sender.create_message_batch()
+            batch.add_message(message)
+    sender.send_messages(batch)
 
 
 def to_sdk_message(message: Message) -> ServiceBusMessage:

@@ -10,14 +10,12 @@ import json
 import sys
 import time
 import zlib
-from collections.abc import Iterable
 from contextlib import ExitStack
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus import ServiceBusClient
 from pyarrow import parquet
 
-from proof.bench.load import to_sdk_message
+from proof.bench.load import send_in_batches, to_sdk_message
 from shared.domain.message import Message, Number
 
 COLUMNS = ("session", "group", "sequence", "type", "body", "id", "time")
@@ -38,19 +36,6 @@ def read(plan: str, part: int, parts: int, sample: int) -> list[Message]:
     ]
 
 
-def send(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
-    """Send in order, in as few batches as the size limit allows."""
-    batch = sender.create_message_batch()
-    for copy in messages:
-        try:
-            batch.add_message(copy)
-        except MessageSizeExceededError:
-            sender.send_messages(batch)
-            batch = sender.create_message_batch()
-            batch.add_message(copy)
-    sender.send_messages(batch)
-
-
 def main() -> None:
     plan, queue, part, parts, sample, *connections = sys.argv[1:]
     messages = read(plan, int(part), int(parts), int(sample))
@@ -62,7 +47,7 @@ def main() -> None:
         ]
         began = time.time()
         for sender in opened:
-            send(sender, map(to_sdk_message, messages))
+            send_in_batches(sender, map(to_sdk_message, messages))
         ended = time.time()
     print(json.dumps({"messages": len(messages), "began": began, "ended": ended}))
 

@@ -7,7 +7,6 @@ other region's copy comes later, finds Completed and settles; while it finds Wor
 The article writes to a legacy system; here that is the state document of the session.
 """
 
-import os
 from typing import Any
 
 import azure.functions as func
@@ -15,6 +14,7 @@ from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
+from proof.bench.baselines import take_messages
 from proof.bench.baselines.common import BaselineStore, find_document, track_message
 
 app = func.FunctionApp()
@@ -25,13 +25,7 @@ class BusyElsewhere(Exception):
     """Another consumer works on the message: raising abandons it, so it comes again."""
 
 
-@app.service_bus_queue_trigger(
-    arg_name="message",
-    queue_name="baseline",
-    connection=f"ServiceBus_{os.environ['REGION']}",
-    is_sessions_enabled=True,
-    data_type=func.DataType.BINARY,
-)
+@take_messages(app)
 async def receive(message: func.ServiceBusMessage) -> None:
     """Claim, work, complete; returning settles the message."""
     items = await store.container("workitems")

@@ -6,11 +6,11 @@ the record as dispatched, with a time to live of seven days. A duplicate finds t
 is kinder here: a record that is marked already is not marked again.
 """
 
-import os
 from typing import Any
 
 import azure.functions as func
 
+from proof.bench.baselines import take_messages
 from proof.bench.baselines.common import BaselineStore, find_document, track_message
 
 KEPT_SECONDS = 7 * 24 * 3600
@@ -20,13 +20,7 @@ app = func.FunctionApp()
 store = BaselineStore()
 
 
-@app.service_bus_queue_trigger(
-    arg_name="message",
-    queue_name="baseline",
-    connection=f"ServiceBus_{os.environ['REGION']}",
-    is_sessions_enabled=True,
-    data_type=func.DataType.BINARY,
-)
+@take_messages(app)
 async def receive(message: func.ServiceBusMessage) -> None:
     """Process once, mark as dispatched; returning settles the message."""
     documents = await store.container("documents")
