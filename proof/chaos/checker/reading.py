@@ -34,14 +34,13 @@ def read_history(files: RunFiles) -> history.RunHistory:
             history.HandlerRun(line["at"], line["session"], line["id"], line["key"])
             for line in read_lines(files.runs)
         ),
-        heads={name: read_head(found) for name, found in state["heads"].items()},
+        heads={
+            name: history.SessionHead(found["place"], found["chain"])
+            for name, found in state["heads"].items()
+        },
         left=read_left(state),
         baseline=history.Baseline(baseline["at"], baseline["counts"]),
     )
-
-
-def read_head(state: Mapping[str, Any]) -> history.SessionHead:
-    return history.SessionHead(state.get("place", 0), state.get("chain", messages.CHAIN_START))
 
 
 def read_sent(workload: Path, ledger: Path) -> Iterator[history.SentMessage]:

@@ -1,7 +1,6 @@
 """Histories as a flawless run would leave them, made by hand, to plant violations in."""
 
 from dataclasses import replace
-from hashlib import sha256
 
 from proof.chaos.checker.history import (
     Baseline,
@@ -13,12 +12,14 @@ from proof.chaos.checker.history import (
     SentMessage,
     SessionHead,
 )
-from proof.chaos.messages import CHAIN_START, extend_chain
+from proof.chaos.messages import CHAIN_START, FAILING, PURE, extend_chain, hash_content
+from proof.chaos.messages import EFFECTFUL as CALLING
 
 REGIONS = ("east", "west")
 SESSIONS, EACH = 3, 6
 # In every session this one fails, and this one calls the outside.
 POISONED, EFFECTFUL = 2, 4
+BODY = "{}"
 BASELINE_UNTIL = 1_000.0
 
 
@@ -55,13 +56,17 @@ def flawless() -> RunHistory:
     return history
 
 
+def kind_of(n: int) -> str:
+    return {POISONED: FAILING, EFFECTFUL: CALLING}.get(n, PURE)
+
+
 def sent_in(session: str) -> tuple[SentMessage, ...]:
     return tuple(
         SentMessage(
             session=session,
             sequence=n,
             id=f"{session}-{n}",
-            digest=sha256(f"{session} {n}".encode()).hexdigest(),
+            digest=hash_content(kind_of(n), BODY.encode()),
             is_poisoned=n == POISONED,
             calls_outside=n == EFFECTFUL,
             safe_at=BASELINE_UNTIL - 10,
@@ -94,7 +99,7 @@ def rebuilt(
             EffectCopy(
                 at=at,
                 region=region,
-                number=10_000 + place,
+                number=10_000 + 100 * int(session[1:]) + place,
                 output=f"output of {one.id}",
                 fingerprint=f"{one.id} {place} {linked}",
                 session=one.session,
