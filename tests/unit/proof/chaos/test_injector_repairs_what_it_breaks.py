@@ -1,8 +1,8 @@
 """Every outage is injected and repaired; a run that is broken off starts nothing new."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import MagicMock, call
 
 import pytest
 
@@ -16,57 +16,28 @@ from proof.chaos.records import Record, read_lines
 SECONDS = 0.05
 
 
-@dataclass
-class FakeCloud:
-    """Stands for cloud and sender, and notes what is done to them."""
-
-    done: list[str] = field(default_factory=list)
-    refusals: int = 0
-    regions: tuple[str, str] = ("east", "west")
-
-    @property
-    def control(self) -> "FakeCloud":
-        return self
-
-    def act(self, region: str, action: str) -> None:
-        if action == "start" and self.refusals:
-            self.refusals -= 1
-            raise ControlRefused("not yet")
-        self.done.append(f"{action} {region}")
-
-    def arm(self, fault: Mapping[str, object]) -> int:
-        self.done.append(f"{fault['action']} {fault.get('region', fault['component'])}")
-        return 7
-
-    def clear(self, fault: int | None = None) -> None:
-        self.done.append("lift all" if fault is None else f"lift {fault}")
-
-    def move_writes(self, region: str) -> None:
-        self.done.append(f"writes to {region}")
-
-    def kill(self) -> None:
-        self.done.append("kill")
-
-    def start(self) -> None:
-        self.done.append("start")
-
-
+act, move, clear = call.control.act, call.control.move_writes, call.control.clear
+DOWN = call.control.arm({"component": "servicebus.east", "action": "down"})
+LOST = call.control.arm({"component": "cosmos", "action": "down", "region": "east"})
 INJECTED = {
-    OutageKind.HOST: ["kill east", "start east"],
-    OutageKind.HOSTS: ["kill east", "kill west", "start east", "start west"],
-    OutageKind.CLOUD: ["kill", "start"],
-    OutageKind.REGION: ["kill east", "down servicebus.east", "lift 7", "start east"],
-    OutageKind.NAMESPACE: ["down servicebus.east", "lift 7"],
-    OutageKind.WRITES: ["writes to west", "writes to east"],
-    OutageKind.STORE: ["down east", "writes to west", "lift 7", "writes to east"],
-    OutageKind.SENDER: ["kill", "start"],
+    OutageKind.HOST: [act("east", "kill"), act("east", "start")],
+    OutageKind.HOSTS: [act(r, a) for a in ("kill", "start") for r in ("east", "west")],
+    OutageKind.CLOUD: [call.kill(), call.start()],
+    OutageKind.REGION: [act("east", "kill"), DOWN, clear(7), act("east", "start")],
+    OutageKind.NAMESPACE: [DOWN, clear(7)],
+    OutageKind.WRITES: [move("west"), move("east")],
+    OutageKind.STORE: [LOST, move("west"), clear(7), move("east")],
+    OutageKind.SENDER: [call.kill(), call.start()],
 }
-REPAIRED = ["lift all", "start east", "start west", "writes to east"]
+REPAIRED = [clear(), act("east", "start"), act("west", "start"), move("east")]
 
 
 @pytest.fixture
-def cloud() -> FakeCloud:
-    return FakeCloud()
+def cloud() -> MagicMock:
+    """Stands for cloud and sender."""
+    cloud = MagicMock(regions=("east", "west"))
+    cloud.control.arm.return_value = 7
+    return cloud
 
 
 @pytest.fixture
@@ -76,17 +47,17 @@ def log(tmp_path: Path) -> Iterator[RunLog]:
 
 
 def planned_injector(
-    cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch, *plan: PlannedFault
+    cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch, *plan: PlannedFault
 ) -> FaultInjector:
     monkeypatch.setattr(module, "plan_outages", lambda *_: iter(plan))
     monkeypatch.setattr(module, "plan_degradations", lambda *_: iter(()))
     monkeypatch.setattr(module, "MOVED_AFTER_SECONDS", SECONDS)
-    return FaultInjector(cloud, cloud, log, seed=1, pause_factor=1)  # type: ignore[arg-type]
+    return FaultInjector(cloud, cloud, log, seed=1, pause_factor=1)
 
 
 @pytest.mark.parametrize("outage", OutageKind)
 def test_what_an_outage_takes_away_is_repaired_and_recorded(
-    outage: OutageKind, cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
+    outage: OutageKind, cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     regions = ("east", "west") if outage is OutageKind.HOSTS else ("east",)
     planned = PlannedFault(0.0, SECONDS, outage, regions)
@@ -95,7 +66,7 @@ def test_what_an_outage_takes_away_is_repaired_and_recorded(
     with injector.injecting():
         injector.sequences[0].result(timeout=20)
 
-    assert cloud.done == INJECTED[outage] + REPAIRED
+    assert cloud.mock_calls == INJECTED[outage] + REPAIRED
     faults = [line for line in read_lines(log.record.path) if line["kind"] == "fault"]
     assert [(fault["component"], fault["what"]) for fault in faults] == [
         (component, str(outage)) for component in planned.components
@@ -104,27 +75,28 @@ def test_what_an_outage_takes_away_is_repaired_and_recorded(
 
 
 def test_the_end_of_the_faults_comes_at_once_and_a_host_is_started_until_it_is_up(
-    cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
+    cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud.refusals = 3
+    refused = [ControlRefused("not yet")] * 3
+    cloud.control.act.side_effect = [None, *refused, None, None, None]
     endless = PlannedFault(0.0, 3_600.0, OutageKind.HOST, ("west",))
     injector = planned_injector(
         cloud, log, monkeypatch, endless, PlannedFault(7_200.0, 1.0, OutageKind.CLOUD)
     )
 
     with injector.injecting():
-        while "kill west" not in cloud.done:
+        while act("west", "kill") not in cloud.mock_calls:
             injector.check()
 
-    assert cloud.done == ["kill west", "start west", *REPAIRED]
+    assert cloud.mock_calls == [act("west", "kill"), *[act("west", "start")] * 4, *REPAIRED]
 
 
 def test_a_run_that_is_broken_off_starts_nothing_new(
-    cloud: FakeCloud, log: RunLog, monkeypatch: pytest.MonkeyPatch
+    cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     injector = planned_injector(cloud, log, monkeypatch)
 
     with pytest.raises(KeyboardInterrupt), injector.injecting():
         raise KeyboardInterrupt
 
-    assert cloud.done == ["kill"]
+    assert cloud.mock_calls == [call.kill()]
