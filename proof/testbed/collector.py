@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from werkzeug import Request, Response
+
+from proof.testbed.serving import serving
+
 NANOSECONDS = 1e9
-# An exporter sends far less at once.
-BYTES_MAX = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,35 +111,15 @@ def running_collector() -> Iterator[Collector]:
     """Run a collector that listens while the block lasts."""
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            size = int(self.headers.get("Content-Length", 0))
-            if size > BYTES_MAX:
-                self.send_error(413)
-                return
-            body = self.rfile.read(size)
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
-            try:
-                answer = collector.take(self.path, body)
-            except ValueError as error:
-                self.send_error(404, str(error))
-                return
-            self.send_response(200)
-            self.send_header("Content-Type", "application/x-protobuf")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            """Log nothing: requests are what it is for."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collector.url = f"http://127.0.0.1:{server.server_port}"
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
-        serving.start()
+    def receive(request: Request) -> Response:
+        body = request.get_data()
+        if request.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
         try:
-            yield collector
-        finally:
-            server.shutdown()
-            serving.join()
+            answer = collector.take(request.path, body)
+        except ValueError as error:
+            return Response(str(error), 404)
+        return Response(answer, mimetype="application/x-protobuf")
+
+    with serving(receive) as collector.url:
+        yield collector

@@ -101,7 +101,13 @@ def test_mypy_sees_the_types_of_lockstep_in_the_folder_of_an_application(
 
 
 def test_an_application_runs_in_two_regions(installed: Installed) -> None:
-    command: list[str | Path] = [sys.executable, installed.packages / "bin/lockstep", "up", "--app", "bank"]
+    command: list[str | Path] = [
+        sys.executable,
+        installed.packages / "bin/lockstep",
+        "up",
+        "--app",
+        "bank",
+    ]
     with running_up(command, installed.folder, installed.environment) as (printed, _):
         (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
 

@@ -4,18 +4,18 @@ import json
 import os
 import re
 import runpy
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from werkzeug import Request, Response
 
 from local.testing.patience import run_patiently
+from proof.testbed.serving import serving
 from tests.infra.bicep import INFRA, Kind
 from tests.infra.parity import KNOWN_ROLES, ROOT, access_of, deployment, grants, local_config
 
@@ -67,27 +67,13 @@ def role_assignment(principal: str, role: str, at: str) -> dict[str, Any]:
 def azure() -> Iterator[Azure]:
     azure = Azure()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = azure.answer(self.command, self.path)
-            azure.tokens.add(self.headers.get("Authorization", ""))
-            self.send_response(200 if body is not None else 503)
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+    def respond(request: Request) -> Response:
+        body = azure.answer(request.method, request.full_path.rstrip("?"))
+        azure.tokens.add(request.headers.get("Authorization", ""))
+        return Response(json.dumps(body), 200 if body is not None else 503)
 
-        do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
-
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    azure.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield azure
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(respond) as azure.address:
+        yield azure
 
 
 def hook(event: str, region: str = "") -> str:

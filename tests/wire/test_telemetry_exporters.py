@@ -6,14 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from werkzeug import Request, Response
 
 from local.testing.patience import run_patiently
+from proof.testbed.serving import serving
 from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.wire
@@ -40,29 +40,19 @@ def component() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The connection string of a component, and what it was sent."""
     items: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.headers.get("Content-Encoding") == "gzip":
-                body = gzip.decompress(body)
-            found = json.loads(body)
-            items.extend(found)
-            count = len(found)
-            answer = {"itemsReceived": count, "itemsAccepted": count, "errors": []}
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+    def receive(request: Request) -> Response:
+        body = request.get_data()
+        if request.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        found = json.loads(body)
+        items.extend(found)
+        count = len(found)
+        answer = {"itemsReceived": count, "itemsAccepted": count, "errors": []}
+        return Response(json.dumps(answer), mimetype="application/json")
 
-        def log_message(self, *_: object) -> None:
-            """Requests are what it is for."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/"
+    with serving(receive) as url:
         key = "00000000-0000-0000-0000-000000000001"
-        yield f"InstrumentationKey={key};IngestionEndpoint={url};LiveEndpoint={url}", items
-        server.shutdown()
+        yield f"InstrumentationKey={key};IngestionEndpoint={url}/;LiveEndpoint={url}/", items
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
