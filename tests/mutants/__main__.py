@@ -4,8 +4,12 @@ import logging
 import statistics
 import sys
 
+from proof.simulation.run import simulate
+from proof.simulation.work.scenarios import SCENARIOS
+from proof.simulation.world.faults import PROFILES
 from tests.mutants.catalogue import FOR_SIMULATION
-from tests.mutants.detection import seeds_to_detection
+from tests.mutants.loading import applied
+from tests.mutants.mutant import Mutant
 
 
 def main() -> int:
@@ -22,6 +26,19 @@ def main() -> int:
     count = len(FOR_SIMULATION)
     print(f"\n{len(needed)} of {count} found, median {statistics.median(needed):g} seeds")
     return 0 if len(needed) == count else 1
+
+
+def seeds_to_detection(mutant: Mutant) -> tuple[int, str] | None:
+    """How many seeds were needed, and what showed; None where none of them found it."""
+    chosen = mutant.simulated
+    assert chosen is not None
+    profile, scenario = PROFILES[chosen.profile], SCENARIOS[chosen.scenario]
+    with applied(mutant):
+        for seed in range(chosen.seeds_max):
+            report = simulate(seed, profile, scenario=scenario)
+            if report.violations:
+                return seed + 1, ", ".join(sorted({v.promise for v in report.violations}))
+    return None
 
 
 if __name__ == "__main__":

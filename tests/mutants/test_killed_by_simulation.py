@@ -4,8 +4,8 @@ import pytest
 
 from proof.simulation.run import simulate
 from proof.simulation.world.faults import PROFILES
+from tests.mutants.__main__ import seeds_to_detection
 from tests.mutants.catalogue import FOR_SIMULATION, as_parameters
-from tests.mutants.detection import seeds_to_detection
 from tests.mutants.loading import applied
 from tests.mutants.mutant import Mutant
 

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 
 from tests import __main__ as runner
-from tests.__main__ import Ended, Step, describe, run_proof, run_steps
+from tests.__main__ import Ended, Step, run_proof, run_steps
 from tests.plugin import ROOT, find_place
 
 WANTING = """
@@ -104,26 +104,6 @@ def test_a_test_in_memory_has_nothing_to_wait_for(folder: Path) -> None:
     assert (ended.status, ended.again) == (1, ())
 
 
-@pytest.mark.slow
-def test_a_failure_is_told_when_it_happens(
-    folder: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    code = """
-    def test_first():
-        assert 1 == 2
-
-    def test_last():
-        pass
-    """
-
-    run(step(folder, code))
-
-    printed = capfdbinary.readouterr().out.decode()
-    failed, passed = printed.index("test_example.py::test_first (call)"), printed.index("[100%]")
-    assert printed.index("assert 1 == 2") < passed
-    assert failed < passed
-
-
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What would be run; what is called broken fails."""
@@ -161,21 +141,6 @@ def test_a_proof_runs_all_parts_and_writes_what_became_of_them(
     assert run_proof(parts, None) == 1
     assert commands == ["chaos", "lint", "broken", "chaos"]
     assert "=== broken: FAILED with exit status 1" in page.read_text()
-
-
-def test_the_page_names_the_commit_and_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TESTS_FIRST_SEED", "17")
-    lint = Ended(Step("lint"), 0, 31.2, "All passed")
-    chaos = Ended(Step("chaos"), 1, 200.0, "a | b", ("tests/x.py::test_y",))
-
-    audit = Ended(Step("audit"), 0, 27.0, "not run: the service gives no answer")
-    page = describe([lint, chaos, audit])
-
-    assert "| lint | passed | 31 s | All passed | none |" in page
-    assert "| chaos | failed | 200 s | a   b | tests/x.py::test_y |" in page
-    assert "| audit | not run | 27 s | not run: the service gives no answer | none |" in page
-    assert "- failed: chaos" in page
-    assert "to run: 17" in page
 
 
 def test_the_dearest_files_come_first() -> None:

@@ -6,7 +6,7 @@ Everything random follows from one seed, so the same seed gives the same run.
 import hashlib
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 
@@ -97,59 +97,36 @@ class FaultProfile:
     run. `skew_seconds` is how wrong clocks may be.
     """
 
-    name: str
-    calls: float = 0.0
-    stale_reads: float = 0.0
-    lock_losses: float = 0.0
-    lost_settlements: float = 0.0
-    duplicates: float = 0.0
-    reorders: float = 0.0
-    feed_repeats: float = 0.0
-    feed_skips: float = 0.0
-    outages: float = 0.0
-    silences: float = 0.0
-    refusals: float = 0.0
-    lost_rights: float = 0.0
-    failovers: float = 0.0
-    kills: float = 0.0
-    turns: float = 0.0
-    activities: float = 0.0
-    events: float = 0.0
-    hub_outages: float = 0.0
-    hub_losses: float = 0.0
-    skew_seconds: float = 0.0
-    faults_end_at: float = 0.0
+    name: str = "rough"
+    calls: float = 0.03
+    stale_reads: float = 0.2
+    lock_losses: float = 0.05
+    lost_settlements: float = 0.05
+    duplicates: float = 0.05
+    reorders: float = 0.08
+    feed_repeats: float = 0.2
+    feed_skips: float = 0.3
+    outages: float = 0.5
+    silences: float = 0.3
+    refusals: float = 0.3
+    lost_rights: float = 0.15
+    failovers: float = 0.4
+    kills: float = 0.4
+    turns: float = 0.05
+    activities: float = 0.04
+    events: float = 0.08
+    hub_outages: float = 0.4
+    hub_losses: float = 0.15
+    skew_seconds: float = 1_200.0
+    faults_end_at: float = 50.0
 
     @property
     def is_fault_free(self) -> bool:
         return self.faults_end_at == 0
 
 
-FAIR = FaultProfile("fair")
-ROUGH = FaultProfile(
-    "rough",
-    calls=0.03,
-    stale_reads=0.2,
-    lock_losses=0.05,
-    lost_settlements=0.05,
-    duplicates=0.05,
-    reorders=0.08,
-    feed_repeats=0.2,
-    feed_skips=0.3,
-    outages=0.5,
-    silences=0.3,
-    refusals=0.3,
-    lost_rights=0.15,
-    failovers=0.4,
-    kills=0.4,
-    turns=0.05,
-    activities=0.04,
-    events=0.08,
-    hub_outages=0.4,
-    hub_losses=0.15,
-    skew_seconds=1_200.0,
-    faults_end_at=50.0,
-)
+ROUGH = FaultProfile()
+FAIR = FaultProfile("fair", *[0.0] * (len(fields(FaultProfile)) - 1))
 PROFILES = {profile.name: profile for profile in (FAIR, ROUGH)}
 
 
