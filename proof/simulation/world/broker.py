@@ -53,10 +53,6 @@ class Namespace:
     def __post_init__(self) -> None:
         self.signal = Signal(self.down)
 
-    def refuses(self, queue: str, now: float) -> bool:
-        begin, end = self.refusing.get(queue, (0.0, 0.0))
-        return begin <= now < end
-
     def accept(self, queue: str, messages: Sequence[Message], visible_at: float) -> None:
         """Take messages in, or none where one is too large; the platform may take one twice."""
         injector = self.injector
@@ -75,9 +71,6 @@ class Namespace:
         self.signal.notify_at(queued.visible_at)
 
     def lock_session(self, queue: str, now: float) -> SessionLock | None:
-        if self.signal.is_down(now):
-            self.signal.notify_at(now)
-            return None
         ready = dict.fromkeys(q.message.session for q in self.queues[queue] if q.visible_at <= now)
         free = []
         for session in ready:

@@ -24,7 +24,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import AppQueues
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
-from shared.engine.consume.outcomes import Conflicting, Expired, Outcome
+from shared.engine.consume.outcomes import Conflicting, Expired
 from shared.engine.sagas.sagas import Sagas
 from shared.ports import Document
 from shared.storage.documents import decode_pending
@@ -295,10 +295,7 @@ class Host:
             outcome = await self.services.consumer.consume(message, queued.sequence)
         except InvalidMessage as error:
             await self.reject(message, str(error))
-        else:
-            await self.handle_outcome(message, outcome)
-
-    async def handle_outcome(self, message: Message, outcome: Outcome) -> None:
+            return
         self.observed.outcomes[type(outcome).__name__] += 1
         if isinstance(outcome, Conflicting | Expired):
             await self.reject(message, outcome.reason)

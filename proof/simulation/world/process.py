@@ -12,7 +12,7 @@ from typing import Any
 from proof.simulation.world.broker import Namespace
 from proof.simulation.world.faults import FaultInjector, NetworkFault
 from proof.simulation.world.recorder import RecordingJournal
-from proof.simulation.world.virtual_time import now
+from proof.simulation.world.virtual_time import is_during, now
 from shared.domain.errors import (
     LockstepError,
     Misconfigured,
@@ -197,17 +197,16 @@ class RemoteJournal(InterceptedJournal):
         self.write_seconds = write_seconds
         self.forbidden = forbidden
 
-    async def wait_and_ask(self, name: str, *, writes: bool) -> None:
-        """Wait as long as the store is away, and fail where it refuses this region's app."""
-        await self.process.wait(self.write_seconds if writes else self.write_seconds / 2)
-        if self.forbidden is not None and self.forbidden[0] <= now() < self.forbidden[1]:
-            raise Misconfigured(f"{name}: forbidden (403)")
-
     async def intercept(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Make the call through the process, unless nothing is written for now."""
+        """Make the call through the process, as far away as the store is.
+
+        It fails where the store refuses this region's app, or nothing is written for now.
+        """
         writes = name in WRITES
-        await self.wait_and_ask(name, writes=writes)
-        if writes and self.recording.is_read_only(now()):
+        await self.process.wait(self.write_seconds if writes else self.write_seconds / 2)
+        if is_during(self.forbidden, now()):
+            raise Misconfigured(f"{name}: forbidden (403)")
+        if writes and is_during(self.recording.fail_over, now()):
             await self.process.wait(0.01)
             raise Unavailable(f"{name}: the write region fails over")
         return await self.process.call(name, lambda: result_of(call()), writes=writes)
@@ -252,7 +251,7 @@ class RemoteBus:
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
     ) -> None:
         namespace = self.namespaces[region]
-        if namespace.refuses(queue, now()):
+        if is_during(namespace.refusing.get(queue), now()):
             await self.process.wait(0.01)
             raise Misconfigured(f"no queue {queue!r} in {region}, or no right to send to it")
         if namespace.signal.is_down(now()) and namespace.is_silent:

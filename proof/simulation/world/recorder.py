@@ -198,9 +198,6 @@ class RecordingJournal(MemoryJournal):
         super().__init__(LoopClock(), store=RecordingStore())
         self.fail_over: tuple[float, float] | None = None
 
-    def is_read_only(self, now: float) -> bool:
-        return self.fail_over is not None and self.fail_over[0] <= now < self.fail_over[1]
-
 
 def state_of(journal: MemoryJournal, session: str) -> Json:
     """Return a session's last state; empty while it has none."""

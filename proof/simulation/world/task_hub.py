@@ -135,9 +135,6 @@ class TaskHub:
 
     def take_turn(self) -> Turn | None:
         """Lease an instance with news, if there is one."""
-        if self.signal.is_down(now()):
-            self.signal.notify_at(now())
-            return None
         ready = [i for i in self.instances.values() if i.pending and i.leased_until <= now()]
         if not ready:
             return None
@@ -175,9 +172,6 @@ class TaskHub:
 
     def take_activity(self) -> LeasedActivity | None:
         """Lease an activity, as an injected fault to two workers at once."""
-        if self.signal.is_down(now()):
-            self.signal.notify_at(now())
-            return None
         ready = [work for work in self.activities if work.visible_at <= now()]
         if not ready:
             return None

@@ -76,6 +76,10 @@ def date_of(seconds: float) -> datetime:
     return datetime.fromtimestamp(EPOCH_SECONDS + seconds, UTC)
 
 
+def is_during(outage: tuple[float, float] | None, at: float) -> bool:
+    return outage is not None and outage[0] <= at < outage[1]
+
+
 @dataclass
 class Signal:
     """Wakes all who wait for something to do; during the interval `down` only at its end."""
@@ -85,11 +89,13 @@ class Signal:
     timers: set[float] = field(default_factory=set)
 
     def is_down(self, now: float) -> bool:
-        return self.down is not None and self.down[0] <= now < self.down[1]
+        return is_during(self.down, now)
 
     async def wait_for[T](self, take: Callable[[], T | None]) -> T:
         """Wait for what can be taken, and return it as soon as there is something."""
-        while (taken := take()) is None:
+        while self.is_down(now()) or (taken := take()) is None:
+            if self.is_down(now()):
+                self.notify_at(now())
             waiter = asyncio.get_running_loop().create_future()
             self.waiters.append(waiter)
             await waiter
