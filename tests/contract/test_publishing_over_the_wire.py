@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.cloud import Cloud
 from local.faults import Action, Fault
@@ -18,7 +17,7 @@ from shared.publishing.producer import IdempotentProducer
 from shared.wiring import Adapters
 from tests.cloud import settings_of
 from tests.contract.publishing import OPTIONS, PublishingBasics, drafts, expected, numbers, told
-from tests.contract.test_wire import parse
+from tests.contract.test_wire import receive_all
 
 pytestmark = pytest.mark.wire
 
@@ -47,7 +46,7 @@ class TestPublishingOverTheWire(PublishingBasics):
         connection = self.cloud.namespaces[region].connection_string
         async with ServiceBusClient.from_connection_string(connection) as client:
             for _ in range(TRIES):
-                found += await received(client, session)
+                found += await receive_all(client, "lockstep", session)
                 if len(found) >= how_many:
                     break
         assert len(found) == how_many
@@ -73,18 +72,3 @@ class TestPublishingOverTheWire(PublishingBasics):
         settings = settings_of(self.cloud, **SETTINGS)
         with open_blocking_producer(settings, OPTIONS) as producer, ThreadPoolExecutor(3) as pool:
             assert list(pool.map(work, range(3))) == [[0, 1, 2]] * 3
-
-
-async def received(client: ServiceBusClient, session: str) -> list[Message]:
-    """What a session holds at this moment, completed."""
-    found = []
-    try:
-        async with client.get_queue_receiver(
-            "lockstep", session_id=session, max_wait_time=1
-        ) as receiver:
-            for delivery in await receiver.receive_messages(100, max_wait_time=1):
-                found.append(parse(delivery))
-                await receiver.complete_message(delivery)
-    except OperationTimeoutError:
-        pass
-    return found

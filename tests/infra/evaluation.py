@@ -29,21 +29,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource in the template that declares it."""
+    """A resource, with its body worked out; a loop declares several."""
 
-    template: "Template" = field(repr=False)
     declaration: Declaration
-    index: int | None = None  # its place in a loop
+    body: Any = field(repr=False)
 
     @property
     def type(self) -> str:
         return self.declaration.target.partition("@")[0]
-
-    @property
-    def body(self) -> Any:
-        """What the resource is declared as; KeyError where that cannot be worked out."""
-        found = self.template.worked_out(self.declaration)
-        return found if self.index is None else found[self.index]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,13 +75,8 @@ class Template:
     def modules(self, name: str) -> list["Template"]:
         """The file that a module names, once for each time that it is deployed."""
         declared = self.bicep.of(Kind.MODULE)[name]
-        bodies = self.worked_out(declared)
-        # Without a body its condition does not hold.
-        return [
-            Template(read(declared.target), body["params"])
-            for body in (bodies if isinstance(bodies, list) else [bodies])
-            if body is not None
-        ]
+        bodies = self.bodies(declared)
+        return [Template(read(declared.target), body["params"]) for body in bodies]
 
     def output(self, name: str) -> Any:
         return self.worked_out(self.bicep.of(Kind.OUTPUT)[name])
@@ -99,16 +87,17 @@ class Template:
 
     def resources(self, *names: str) -> list[Resource]:
         """The resources of these names, or all; none whose condition does not hold."""
-        found = []
-        for name, declared in self.bicep.of(Kind.RESOURCE).items():
-            if names and name not in names:
-                continue
-            body = self.worked_out(declared)
-            if isinstance(body, list):
-                found += [Resource(self, declared, index) for index in range(len(body))]
-            elif body is not None:
-                found.append(Resource(self, declared))
-        return found
+        return [
+            Resource(declared, body)
+            for name, declared in self.bicep.of(Kind.RESOURCE).items()
+            if not names or name in names
+            for body in self.bodies(declared)
+        ]
+
+    def bodies(self, declared: Declaration) -> list[Any]:
+        """What a declaration declares: several in a loop, nothing where its condition is false."""
+        found = self.worked_out(declared)
+        return [one for one in (found if isinstance(found, list) else [found]) if one is not None]
 
 
 def evaluate(node: Node, template: Template) -> Any:
