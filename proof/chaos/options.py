@@ -35,8 +35,3 @@ class ChaosOptions:
     rate: float
     operation_max: int
     pause_factor: float
-
-    @property
-    def messages_max(self) -> int:
-        """The number of messages made: as many as asked for, or more than the time allows."""
-        return self.messages or int(self.seconds * self.rate)

@@ -50,8 +50,9 @@ def run(options: ChaosOptions) -> int:
     files = RunFiles(options.data)
     with run_directory(options.data, "lockstep-chaos.json", maker="a run", is_fresh=True):
         tell(f"seed {options.seed}; making messages out of real flights")
-        size = (options.messages_max, options.operation_max)
-        made = write_workload(files.workload, *size, options.seed)
+        # As many as asked for, or more than the time allows.
+        wanted = options.messages or int(options.seconds * options.rate)
+        made = write_workload(files.workload, wanted, options.operation_max, options.seed)
         tell(f"{made} messages at most; starting Azure on this machine")
         with ExitStack() as running:
             log = RunLog(running.enter_context(Record(files.events)))

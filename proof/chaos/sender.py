@@ -60,9 +60,6 @@ class SendRate:
         self.next_at = at + messages / self.rate
         await asyncio.sleep(max(0.0, at - now))
 
-    def set_rate(self, rate: float) -> None:
-        self.rate = rate
-
     async def watch(self) -> None:
         """Look at the queues now and then, for ever; a cloud that is down holds nobody up."""
         while True:
@@ -129,7 +126,7 @@ async def run(workload: str, ledger: str, rate: str, control: str, queue: str, *
     send_rate = SendRate(first_rate, ControlClient(control), queue)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
-    loop.add_signal_handler(FULL_RATE_SIGNAL, send_rate.set_rate, full_rate)
+    loop.add_signal_handler(FULL_RATE_SIGNAL, setattr, send_rate, "rate", full_rate)
     watching = asyncio.create_task(send_rate.watch())
     with Record(Path(ledger)) as record:
         settings = Settings.read(os.environ)

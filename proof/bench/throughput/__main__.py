@@ -136,8 +136,8 @@ def format_table(shape: Shape, rates: Rates, ours: str) -> Iterator[str]:
 
 def format_row(name: str, rounds: Sequence[Rate], ours_is: float) -> str:
     speeds = [rate.per_second for rate in rounds]
-    consumer = median(rate.consumer_each for rate in rounds)
-    cloud = median(rate.cloud_each for rate in rounds)
+    consumer = median(rate.consumer_seconds / rate.messages for rate in rounds)
+    cloud = median(rate.cloud_seconds / rate.messages for rate in rounds)
     consumer_busy = median(rate.consumer_seconds / rate.seconds for rate in rounds)
     cloud_busy = median(rate.cloud_seconds / rate.seconds for rate in rounds)
     return (

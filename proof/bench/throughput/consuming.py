@@ -68,16 +68,6 @@ class Rate:
     def per_second(self) -> float:
         return self.messages / self.seconds
 
-    @property
-    def consumer_each(self) -> float:
-        """Processor seconds of the consumer per message."""
-        return self.consumer_seconds / self.messages
-
-    @property
-    def cloud_each(self) -> float:
-        """Processor seconds of the local cloud per message."""
-        return self.cloud_seconds / self.messages
-
 
 @dataclass(slots=True)
 class Consumption:

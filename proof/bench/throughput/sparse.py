@@ -6,7 +6,7 @@ is exact for a consumer that works in the order of arrival, and otherwise too ki
 """
 
 import time
-from collections.abc import Callable
+from functools import partial
 from statistics import quantiles
 
 from azure.servicebus import ServiceBusClient
@@ -26,14 +26,16 @@ def measure_lateness(consumption: Consumption) -> tuple[float, float]:
 
     The consumer is being started. Raises RunFailed where it does not end.
     """
+    count = partial(consumption.cloud.control.count_completed, consumption.region)
+    wait = partial(wait_until, seconds=RUN_SECONDS_MAX, error=RunFailed, poll_seconds=LOOK_SECONDS)
     with (
         ServiceBusClient.from_connection_string(consumption.connection) as client,
         client.get_queue_sender(consumption.queue) as sender,
     ):
         # Starting up is not part of it.
         sender.send_messages(to_sdk_message(make_status("warm-up", 0)))
-        wait_for(lambda: count_settled(consumption) >= 1, "the consumer did not start")
-        before, began = count_settled(consumption), time.monotonic()
+        wait(lambda: count() >= 1, what="the consumer did not start")
+        before, began = count(), time.monotonic()
         arrived: list[float] = []
         settled: list[float] = []
 
@@ -43,25 +45,11 @@ def measure_lateness(consumption: Consumption) -> tuple[float, float]:
             while len(arrived) < min(due, SESSIONS):
                 sender.send_messages(to_sdk_message(make_status(f"sparse-{len(arrived)}", 0)))
                 arrived.append(time.monotonic())
-            number = count_settled(consumption) - before
+            number = count() - before
             settled.extend([time.monotonic()] * (number - len(settled)))
             return len(settled) >= SESSIONS
 
-        wait_for(are_all_settled, f"fewer than {SESSIONS} messages were settled")
+        wait(are_all_settled, what=f"fewer than {SESSIONS} messages were settled")
     late = [max(0.0, end - begin) for begin, end in zip(arrived, settled, strict=True)]
     hundredths = quantiles(late, n=100)
     return hundredths[49], hundredths[98]
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    wait_until(
-        condition,
-        seconds=RUN_SECONDS_MAX,
-        what=what,
-        error=RunFailed,
-        poll_seconds=LOOK_SECONDS,
-    )
-
-
-def count_settled(consumption: Consumption) -> int:
-    return consumption.cloud.control.count_completed(consumption.region)
