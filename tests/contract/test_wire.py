@@ -9,13 +9,18 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from local.cloud import Cloud
 from local.faults import Action, Fault
+from shared.adapters.cosmos import CosmosContainer
+from shared.adapters.cosmos_leases import CosmosLeases
 from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
+from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from shared.ports import Container, SessionNeed, WriteResult
+from shared.settings import Settings
 from shared.storage.journal import Journal
 from shared.wiring import Adapters
+from tests.cloud import opened_adapters, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.container import ContainerContract
 from tests.entries import pending_in, step
@@ -154,6 +159,29 @@ class TestServiceBus(BusContract[ServiceBus]):
             break
         else:
             pytest.fail("the region never came back")
+
+
+def heartbeats_over(adapters: Adapters, settings: Settings) -> Heartbeats:
+    container = CosmosContainer(adapters.account, settings.database, settings.leases)
+    return Heartbeats(CosmosLeases(container), "east", ["east", "west"])
+
+
+async def test_a_timer_that_ran_is_heard_by_every_instance(
+    cloud: Cloud, adapters: Adapters
+) -> None:
+    settings = settings_of(cloud)
+    heartbeats = heartbeats_over(adapters, settings)
+    assert {age.seconds for age in (await heartbeats.ages()).values()} == {None}
+
+    await heartbeats.note(SWEEP)
+    await heartbeats.note(SWEEP)
+
+    async with opened_adapters(cloud) as other:
+        ages = await heartbeats_over(other, settings).ages()
+    seconds = ages[SWEEP].seconds
+    assert seconds is not None
+    assert 0 <= seconds < 60
+    assert ages[COMPACT].is_silent
 
 
 async def receive_all(client: ServiceBusClient, queue: str, session: str) -> list[Message]:
