@@ -177,7 +177,7 @@ class DemoRun:
     movement: Movement = field(default_factory=Movement)
     look_at: float = 0.0
     tell_at: float = 0.0
-    told: str = ""
+    last_line: str = ""
     note_at: float = 0.0
     noted_pending: int = 0
 
@@ -288,8 +288,8 @@ class DemoRun:
             self.note(news)
         now = take_sample(self.cloud.control, self.cloud.queue)
         self.timeline.samples.append(now)
-        if time.monotonic() >= self.tell_at and str(now) != self.told:
-            self.tell_at, self.told = time.monotonic() + TELL_SECONDS, str(now)
+        if time.monotonic() >= self.tell_at and str(now) != self.last_line:
+            self.tell_at, self.last_line = time.monotonic() + TELL_SECONDS, str(now)
             tell(f"   {now}")
         self.movement.see("the feed's log", self.feed.log.read)
         self.movement.see("the regions", now.regions)
