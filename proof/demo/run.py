@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from cli.regions import CONFIG
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from proof.demo.checker import DemoHistory, StoredStatus, check_history
+from proof.demo.display import LiveDisplay
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
@@ -116,7 +117,9 @@ def run(options: DemoOptions) -> int:
         for host in cloud.contract["hosts"].values():
             watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"
             console.print(watched, soft_wrap=True)
-        result = run_and_check(cloud, options, expected, timeline)
+        copies = len(cloud.regions) * len(expected.sent)
+        display = LiveDisplay(console, timeline, copies) if console.is_terminal else None
+        result = run_and_check(cloud, options, expected, timeline, display)
         page = build_page(result)
         page.write(options.report)
         page.print(console, options.report)
@@ -131,14 +134,15 @@ def run_and_check(
     options: DemoOptions,
     expected: flights.ExpectedMessages,
     timeline: SampleTimeline,
+    display: LiveDisplay | None,
 ) -> DemoResult:
     """Feed the cloud through an outage, and check what is in the journal at the end."""
     before = read_journal(cloud).entries
     counters = cloud.control.read_counters()
     messages = len(expected.sent)
     feed = start_feed(cloud, options, options.rate or max(RATE_MIN, messages / FEED_SECONDS))
-    with feed.child:
-        demo_run = DemoRun(cloud, feed, timeline, messages)
+    with feed.child, display or nullcontext():
+        demo_run = DemoRun(cloud, feed, timeline, messages, display)
         demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
         stopped = demo_run.perform(kills=options.kills)
         costs = compute_costs(counters, cloud.control.read_counters(), messages)
@@ -173,6 +177,7 @@ class DemoRun:
     feed: FeedProcess
     timeline: SampleTimeline
     messages: int
+    display: LiveDisplay | None = None
     outage: Outage | None = None
     movement: Movement = field(default_factory=Movement)
     look_at: float = 0.0
@@ -197,7 +202,7 @@ class DemoRun:
 
     def note(self, text: str) -> None:
         self.timeline.events.append(RunEvent(time.time(), text))
-        tell(text)
+        (self.display.tell if self.display else tell)(text)
 
     def _kill_and_restore(self) -> None:
         primary, *others = self.cloud.regions
@@ -288,7 +293,9 @@ class DemoRun:
             self.note(news)
         now = take_sample(self.cloud.control, self.cloud.queue)
         self.timeline.samples.append(now)
-        if time.monotonic() >= self.tell_at and str(now) != self.last_line:
+        if self.display:
+            self.display.show(now)
+        elif time.monotonic() >= self.tell_at and str(now) != self.last_line:
             self.tell_at, self.last_line = time.monotonic() + TELL_SECONDS, str(now)
             tell(f"   {now}")
         self.movement.see("the feed's log", self.feed.log.read)

@@ -99,7 +99,7 @@ class Admin:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the listeners have been told to take nothing new."""
+        """The listeners have been told to take nothing new."""
         return self._drain is not None
 
     async def drain_listeners(self, seconds: float) -> None:

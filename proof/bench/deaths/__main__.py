@@ -25,7 +25,7 @@ from cli.running import run_program
 from local.testing.cloud import CloudProcess
 from local.testing.control import ControlRefused
 from local.testing.patience import wait_until
-from proof.bench.deaths.trace import TRACE_SETTING, Call, Line, read_lines
+from proof.bench.deaths.trace import TRACE_SETTING, EffectLine, SlowCall, read_lines
 from proof.bench.load import send
 from proof.testbed.apps import compose_app
 from proof.testbed.cloud import ROOT, running_cloud
@@ -42,15 +42,15 @@ LIMITS = "AzureFunctionsJobHost__extensions__serviceBus__"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What a host takes in hand at once, and how long it keeps a session that is empty."""
+class HostLimits:
+    """The limits of what a host has in hand at once, and of how long it keeps an empty session."""
 
     sessions: int
     calls: int
     idle_seconds: float
 
     @classmethod
-    def parse(cls, text: str) -> "Limits":
+    def parse(cls, text: str) -> "HostLimits":
         """Read `16x4@0.1`; raises ArgumentTypeError."""
         found = re.fullmatch(r"(\d+)x(\d+)@(\d+(?:\.\d+)?)", text)
         if found is None:
@@ -70,7 +70,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Run:
+class DeathRun:
     """One run on its way: what was done, when workers were killed, and the worst delivery."""
 
     cloud: CloudProcess
@@ -121,7 +121,7 @@ class Run:
         self.kills.append(time.time())
 
 
-def measure(limits: Limits, each: int, *, both: bool, apart_seconds: float) -> str:
+def measure(limits: HostLimits, each: int, *, both: bool, apart_seconds: float) -> str:
     """Run one load beside two deaths; return the line of the table."""
     show_progress(f"{limits}, {'both regions' if both else 'one region'}")
     with tempfile.TemporaryDirectory(prefix="deaths-") as name:
@@ -130,7 +130,7 @@ def measure(limits: Limits, each: int, *, both: bool, apart_seconds: float) -> s
         compose_app(APP, app)
         settings = {TRACE_SETTING: str(trace), "PYTHONPATH": str(ROOT), **limits.settings}
         with running_cloud("--app", str(app), logs=directory / "logs", settings=settings) as cloud:
-            run = Run(cloud, cloud.regions if both else cloud.regions[:1], trace)
+            run = DeathRun(cloud, cloud.regions if both else cloud.regions[:1], trace)
             for region in run.regions:
                 connection = cloud.contract["servicebus"][region]
                 send(connection, QUEUE, [make_calls(f"s{n}", each) for n in range(SESSIONS)])
@@ -153,14 +153,14 @@ def make_calls(session: str, each: int) -> list[Message]:
             derive_id(session, str(n)),
             session,
             "slow",
-            json.dumps(Call(number=n).model_dump()).encode(),
+            json.dumps(SlowCall(number=n).model_dump()).encode(),
             Number("deaths", 0, n),
         )
         for n in range(each)
     ]
 
 
-def format_row(limits: Limits, run: Run, lines: Sequence[Line], again: int) -> str:
+def format_row(limits: HostLimits, run: DeathRun, lines: Sequence[EffectLine], again: int) -> str:
     on = [min(line.at for line in lines if line.at > kill) - kill for kill in run.kills]
     done = max(line.at for line in lines) - run.kills[0]
     return (
@@ -178,7 +178,7 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     limits = "limits to measure, repeatable, as 16x4@0.1; without any those of host.json"
     parser.add_argument(
-        "--limits", type=Limits.parse, action="append", metavar="LIMITS", help=limits
+        "--limits", type=HostLimits.parse, action="append", metavar="LIMITS", help=limits
     )
     parser.add_argument("--each", type=parse_count, default=6, help="messages of a session (6)")
     parser.add_argument("--both", action="store_true", help="kill in both regions at once")
@@ -186,9 +186,9 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def shipped() -> Limits:
+def shipped() -> HostLimits:
     options = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]
-    return Limits(
+    return HostLimits(
         options["maxConcurrentSessions"],
         options["maxConcurrentCallsPerSession"],
         float(options["sessionIdleTimeout"].rpartition(":")[2]),

@@ -1,4 +1,4 @@
-"""What the handler of this measurement is sent, and the lines it leaves in a file."""
+"""The message that the handler of this measurement is sent, and the lines it leaves."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ from pydantic import BaseModel
 TRACE_SETTING = "DEATHS_TRACE"
 
 
-class Call(BaseModel):
+class SlowCall(BaseModel):
     """A message to the handler: the place in its session."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EffectLine:
     """A run of the handler that came to its end, by the clock of the machine."""
 
     at: float
@@ -23,8 +23,8 @@ class Line:
     number: int
 
 
-def read_lines(file: Path) -> list[Line]:
+def read_lines(file: Path) -> list[EffectLine]:
     if not file.exists():
         return []
     rows = (line.split() for line in file.read_text().splitlines())
-    return [Line(float(at), session, int(number)) for at, session, number in rows]
+    return [EffectLine(float(at), session, int(number)) for at, session, number in rows]

@@ -9,7 +9,7 @@ import azure.functions as func
 from functions.triggers.receive import build_receive_blueprint
 from functions.triggers.recover import build_recovery_blueprint
 from lockstep import Context, Handlers, Kind, NoState
-from proof.bench.deaths.trace import TRACE_SETTING, Call
+from proof.bench.deaths.trace import TRACE_SETTING, SlowCall
 from shared.settings import Settings
 from shared.wiring import connect
 
@@ -19,8 +19,8 @@ handlers = Handlers()
 
 
 # Its owner may be lost any number of times: that says nothing against the message.
-@handlers.register("slow", state=NoState, body=Call, kind=Kind.EFFECTFUL, attempts=1_000)
-async def call(_: NoState, body: Call, context: Context) -> NoState:
+@handlers.register("slow", state=NoState, body=SlowCall, kind=Kind.EFFECTFUL, attempts=1_000)
+async def call(_: NoState, body: SlowCall, context: Context) -> NoState:
     """Take a while, as a call to the outside does, and say when it was over."""
     await asyncio.sleep(CALL_SECONDS)
     line = f"{time.time()} {context.message.session} {body.number}\n"
