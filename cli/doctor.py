@@ -27,6 +27,8 @@ PYTHON_LEAST = (3, 13)
 HOST_SETTING = "AzureFunctionsJobHost__"
 # Four runs of a handler and half a minute have to fit: docs/reference.md says so of the setting.
 RUNS, REST_SECONDS = 4, 30.0
+# Twice what host.json ships; docs/limits.md says what more would cost.
+IN_FLIGHT_MAX = 128
 
 # What the app says of a queue or container that it could not open, and what to do. The texts are
 # those of the rules in shared/domain/failures.py; a test holds them together.
@@ -115,6 +117,14 @@ def check_host(document: Any, values: Mapping[str, str]) -> Iterator[Finding]:
         text = "sessionIdleTimeout is over 5 s: a drained session keeps others from their turn"
         yield Finding(
             "host.json", text, 'set extensions.serviceBus.sessionIdleTimeout to "00:00:01"'
+        )
+    sessions, calls = of("maxConcurrentSessions", 8), of("maxConcurrentCallsPerSession", 1)
+    if read_float(str(sessions), 0) * read_float(str(calls), 0) > IN_FLIGHT_MAX:
+        text = f"{sessions} sessions with {calls} calls each are more than {IN_FLIGHT_MAX} messages"
+        yield Finding(
+            "host.json",
+            f"{text}: when a worker dies, its host fails them one by one, for minutes",
+            "lower maxConcurrentSessions or maxConcurrentCallsPerSession: docs/limits.md",
         )
     handler = read_float(values.get("LOCKSTEP_HANDLER_SECONDS"), 60.0)
     timeout = values.get("functionTimeout", read_path(document, "functionTimeout") or "00:30:00")
