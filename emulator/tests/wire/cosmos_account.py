@@ -108,6 +108,19 @@ class RunningAccount:
         headers: dict[str, str] | None = None,
     ) -> tuple[int, dict[str, str], Any]:
         """The same at a port; the answer is (status, headers by lower-case name, document)."""
+        status, received, text = self.exchange(port, method, path, body, headers)
+        is_binary = text.startswith(b"\x81")  # HybridRow, which has no type of content
+        return status, received, text if is_binary else json.loads(text or "{}")
+
+    def exchange(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """The same with the body of the answer as it comes."""
         address = parse_address(path)
         date = formatdate(usegmt=True)
         signature = MasterKey(self.cosmos.key).sign(method, address.kind, address.link, date)
@@ -120,9 +133,7 @@ class RunningAccount:
         text = response.read()
         connection.close()
         received = {name.lower(): value for name, value in response.getheaders()}
-        is_binary = text.startswith(b"\x81")  # HybridRow, which has no type of content
-        document = text if is_binary else json.loads(text or "{}")
-        return response.status, received, document
+        return response.status, received, text
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.cosmos import charges
+from local.cosmos.exact_json import parse_json
 from local.cosmos.http.hybrid_row import (
     BINARY,
     FLOAT64,
@@ -19,7 +20,7 @@ from local.cosmos.http.hybrid_row import (
     read_records,
     write_records,
 )
-from local.cosmos.items.documents import ItemResult, PartitionItems, parse_json
+from local.cosmos.items.documents import ItemResult, PartitionItems
 from local.cosmos.items.partitions import parse_key_header
 from local.cosmos.items.patch import parse_patch
 from local.cosmos.items.storage import Storage

@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from local.cosmos.config import CONSISTENCY, STRONGEST
+from local.cosmos.exact_json import parse_json
 from local.cosmos.items.containers import (
     DATABASE_BYTES,
     Catalogue,
     decode_id,
     parse_item_number,
 )
-from local.cosmos.items.documents import parse_json
 from local.cosmos.items.partitions import KeyRange, parse_key_header
 from local.cosmos.query.paging import PAGE_ITEMS
 from local.cosmos.responses import BadRequest, NotOffered, RequestRefused

@@ -3,12 +3,12 @@
 Nothing here opens a transaction around writes: the caller does, around one or around a hundred.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from local.cosmos import charges
+from local.cosmos.exact_json import read_json, write_exactly
 from local.cosmos.items.containers import (
     SYSTEM_PROPERTIES,
     Container,
@@ -19,10 +19,9 @@ from local.cosmos.items.containers import (
 from local.cosmos.items.patch import ItemPatch
 from local.cosmos.items.storage import Storage
 from local.cosmos.items.unique_keys import check_unique
-from local.cosmos.responses import BadRequest, NotOffered, RequestRefused, write_json
+from local.cosmos.responses import BadRequest, NotOffered, RequestRefused
 
 ITEM_BYTES_MAX = 2 * 1024 * 1024
-WHOLE_NUMBER_MAX = 2**53
 LEVELS_MAX = 128  # of nesting, by "Azure Cosmos DB service quotas"
 
 
@@ -116,7 +115,7 @@ class PartitionItems:
         """
         patch.check_key(self._container.key_path.names)
         stored = self._find_existing(item_id, if_match)
-        document = json.loads(stored.body)
+        document = read_json(stored.body)
         patch.check_condition(document)
         patch.apply(document)
         self._check(document)
@@ -196,7 +195,7 @@ class PartitionItems:
             "_attachments": "attachments/",
             "_ts": now,
         }
-        body = write_json(own | system)
+        body = write_exactly(own | system)
         if (size := len(body.encode())) > ITEM_BYTES_MAX:
             message = f"an item may have {ITEM_BYTES_MAX} bytes at most, not {size}"
             raise RequestRefused(413, message)
@@ -242,21 +241,3 @@ def check_nesting(document: Any, text: str) -> None:
 def write_etag(version: int) -> str:
     """Write the tag of a version; it is unlike all others, for the account has one sequence."""
     return f'"00000000-0000-0000-0000-{version:012x}"'
-
-
-def read_whole_number(digits: str) -> int | float:
-    """A whole number as the store keeps it: beyond 2^53 not every one of them is a double."""
-    number = int(digits)
-    return number if abs(number) <= WHOLE_NUMBER_MAX else float(number)
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Read a request body; a 400 when it is not JSON, to which NaN does not belong."""
-
-    def refuse_constant(name: str) -> None:
-        raise BadRequest(f"the body is not JSON: {name}")
-
-    try:
-        return json.loads(text, parse_constant=refuse_constant, parse_int=read_whole_number)
-    except (ValueError, OverflowError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error

@@ -17,6 +17,7 @@ from typing import Any
 
 import mmh3
 
+from local.cosmos.exact_json import read_json
 from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 KEY_BYTES_MAX = 2048
@@ -74,8 +75,8 @@ def parse_quoted_path(text: Any) -> KeyPath:
 def parse_key_header(header: str) -> str:
     """The canonical key of an x-ms-documentdb-partitionkey header such as `["DL1742"]`."""
     try:
-        values = json.loads(header)
-    except json.JSONDecodeError as error:
+        values = read_json(header)
+    except ValueError as error:
         raise BadRequest(f"partition key {header!r} is not JSON") from error
     if isinstance(values, list) and len(values) > 1:
         raise NotOffered("hierarchical partition keys")

@@ -19,6 +19,7 @@ from local.cosmos.sql.values import is_number
 type Pointer = tuple[str, ...]
 
 CHANGES_MAX = 10
+LONG_END = 2**63  # the first whole number that 64 bits do not hold
 KNOWN_KEYS = {"operations", "condition"}
 OPERATION_KEYS = {"op", "path", "value", "from"}
 
@@ -132,10 +133,11 @@ def increase(item: dict[str, Any], operation: PatchOperation) -> None:
     key = step if isinstance(holder, dict) else read_index(step, len(holder) - 1)
     if not is_number(holder[key]):
         raise BadRequest("what stands there is not a number")
-    number = holder[key] + operation.value
+    number = float(holder[key]) + float(operation.value)
     if not isfinite(number):  # JSON cannot hold it
         raise BadRequest("the sum is too large")
-    holder[key] = number
+    # Without an exponent, which clients do not read into a whole number.
+    holder[key] = int(number) if number.is_integer() and abs(number) < LONG_END else number
 
 
 def move(item: dict[str, Any], operation: PatchOperation) -> None:

@@ -3,10 +3,10 @@
 Specification: "Unique key constraints in Azure Cosmos DB". What is missing counts as null.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from local.cosmos.exact_json import read_json
 from local.cosmos.items.partitions import KeyPath, parse_quoted_path
 from local.cosmos.items.storage import Storage
 from local.cosmos.responses import BadRequest, RequestRefused
@@ -68,6 +68,6 @@ def check_unique(
         (*place, number, now),
     )
     for (body,) in rows:
-        other = json.loads(body)
+        other = read_json(body)
         if any(key.read(other) == values for key, values in zip(keys, wanted, strict=True)):
             raise RequestRefused(409, "another item of this partition has the same unique key")

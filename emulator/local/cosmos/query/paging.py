@@ -17,6 +17,7 @@ from itertools import dropwhile, islice, starmap
 from typing import Any
 
 from local.cosmos import charges
+from local.cosmos.exact_json import read_json, write_exactly
 from local.cosmos.items.containers import Container, parse_item_number
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
@@ -47,7 +48,7 @@ class ItemRow:
 
     @cached_property
     def item(self) -> Any:
-        return json.loads(self.body)
+        return read_json(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class QueryRun:
         names = (aggregate.name for aggregate in self._query.aggregates)
         totals = [AGGREGATES[name](values) for name, values in zip(names, columns, strict=True)]
         shown = self._query.selection.evaluate({}, totals)
-        return [] if shown is UNDEFINED else [write_json(shown)]
+        return [] if shown is UNDEFINED else [write_exactly(shown)]
 
     def _fill_page(self, rows: Iterator[ItemRow]) -> tuple[list[str], "Continuation | None"]:
         """Results until the page is full; OFFSET and an undefined VALUE drop rows."""
@@ -203,7 +204,7 @@ class QueryRun:
         if self._query.selection == PropertyPath(()):
             return row.body
         value = self._query.selection.evaluate(row.item)
-        return None if value is UNDEFINED else write_json(value)
+        return None if value is UNDEFINED else write_exactly(value)
 
     def _find_position(self, row: ItemRow) -> Position | None:
         if self._query.is_distinct:

@@ -12,6 +12,7 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken, v_args
 from lark.visitors import Interpreter
 
+from local.cosmos.exact_json import EXACT_MAX
 from local.cosmos.responses import BadRequest, NotOffered, write_json
 from local.cosmos.sql.functions import AGGREGATES, FUNCTIONS
 from local.cosmos.sql.syntax import (
@@ -31,7 +32,7 @@ from local.cosmos.sql.syntax import (
     Query,
     QueryTexts,
 )
-from local.cosmos.sql.values import EXACT_MAX, is_number
+from local.cosmos.sql.values import is_number
 
 type Part = Tree[Token]  # of a query, by the rule of the grammar that it follows
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, TypeIs
 
+from local.cosmos.exact_json import EXACT_MAX, WrittenNumber
+
 
 class Undefined(Enum):
     """The value of a property that is not there."""
@@ -23,9 +25,18 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "/": operators.truediv,
     "%": math.fmod,
 }
-EXACT_MAX = 2**53  # numbers are doubles: whole ones are exact up to here
 # The order of types in ORDER BY.
-RANKS = {Undefined: 0, type(None): 1, bool: 2, int: 3, float: 3, str: 4, list: 5, dict: 6}
+RANKS = {
+    Undefined: 0,
+    type(None): 1,
+    bool: 2,
+    int: 3,
+    float: 3,
+    WrittenNumber: 3,
+    str: 4,
+    list: 5,
+    dict: 6,
+}
 
 
 def make_sort_key(value: Any) -> tuple[int, Any]:
