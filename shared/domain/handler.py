@@ -69,11 +69,13 @@ class Context:
         """Return the value that `look` gave at first, which is kept in the message's entry.
 
         For what the message does not say, such as a price list or today's date. The value must be
-        JSON; a tuple comes back as a list. A new attempt before the commit calls `look` again.
+        JSON; a tuple comes back as a list, and 12.0 as 12. A new attempt before the commit calls
+        `look` again.
         """
         if name not in self.values:
             # As it will be read back, so that a later run sees nothing else.
-            self.values[name] = json.loads(json.dumps(look(), allow_nan=False))
+            text = json.dumps(look(), allow_nan=False)
+            self.values[name] = json.loads(text, parse_float=read_decimal)
         # A copy: what the handler does to it is not what was captured.
         value: T = deepcopy(self.values[name])
         return value
@@ -233,6 +235,12 @@ class HandlerResult:
     model: ModelVersion | None = None
     reminders: Mapping[str, str] = field(default_factory=dict)
     is_state_kept: bool = False
+
+
+def read_decimal(text: str) -> float:
+    """A decimal; a whole one is a whole number, which a store may make of it in a patch."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= WHOLE_NUMBER_MAX else number
 
 
 def require_storable(document: Mapping[str, Any]) -> int:

@@ -184,6 +184,18 @@ class ContainerContract:
 
         assert (await container.read(session, "a") or {})["said"] == deep
 
+    async def test_numbers_keep_their_digits_also_in_a_document_that_is_patched(
+        self, container: Container, session: str
+    ) -> None:
+        numbers = [2**53, -(2**53), 0.1 + 0.2, 1 / 3, 5e-324, 1.7976931348623157e308, 1e17, -1e-7]
+        kept = {"numbers": numbers, "text": "1234567890123.45678901234567890"}
+        await container.write(session, [creation(session, "a", **kept)])
+        await container.write(session, [PatchDocument("a", {"/pending": ["east"]}, ORPHANED)])
+
+        found = await container.read(session, "a") or {}
+
+        assert {name: found[name] for name in kept} == kept
+
     @pytest.mark.parametrize(
         ("parts", "size", "error"), [(101, 1, NotStorable), (2, 1_100_000, TooLarge)]
     )
