@@ -1,6 +1,8 @@
 """What an account or a container is when its settings leave something open."""
 
+import json
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 from azure.cosmos import PartitionKey
@@ -174,6 +176,44 @@ def test_index_metrics_name_the_composite_index_of_an_order() -> None:
 
     (composite,) = metrics["UtilizedCompositeIndexes"]
     assert composite["IndexSpecs"] == ["/a ASC", '/"b c" DESC']
+
+
+def test_index_metrics_come_as_json_by_the_header_of_the_clients_of_net_and_javascript() -> None:
+    with running_account() as account:
+        paths = [{"path": "/a"}, {"path": "/b%é+"}]
+        policy = {
+            "includedPaths": [ROOT],
+            "excludedPaths": [{"path": "/big/?"}],
+            "compositeIndexes": [paths],
+        }
+        account.database.create_container(
+            "c", partition_key=PartitionKey("/pk"), indexing_policy=policy
+        )
+        text = 'SELECT * FROM c WHERE c.n = 1 AND c.big = 1 ORDER BY c.a, c["b%é+"]'
+        _, headers, _ = account.ask(
+            account.cosmos.port,
+            "POST",
+            "/dbs/lockstep/colls/c/docs",
+            {"query": text},
+            {
+                "x-ms-documentdb-isquery": "True",
+                "x-ms-documentdb-partitionkey": '["p"]',
+                "x-ms-cosmos-populateindexmetrics-V2": "True",
+            },
+        )
+
+    # An order that a client can read as it is, but for what it takes for a percent code.
+    assert headers[INDEXES].startswith('{"Utilized":{"SingleIndexes":[{"IndexSpec":"/n/?"},')
+    assert json.loads(unquote_plus(headers[INDEXES])) == {
+        "Utilized": {
+            "SingleIndexes": [{"IndexSpec": "/n/?"}, {"IndexSpec": "/pk/?"}],
+            "CompositeIndexes": [{"IndexSpecs": ["/a ASC", '/"b%é+" ASC']}],
+        },
+        "Potential": {
+            "SingleIndexes": [{"IndexSpec": "/big/?", "IndexImpactScore": "High"}],
+            "CompositeIndexes": [],
+        },
+    }
 
 
 def test_a_container_without_an_index_stays_without_one() -> None:

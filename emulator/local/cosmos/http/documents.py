@@ -137,8 +137,10 @@ class DocumentRequests:
             headers["x-ms-continuation"] = page.continuation
         if request.has_flag("x-ms-documentdb-populatequerymetrics"):
             headers["x-ms-documentdb-query-metrics"] = page.write_metrics()
-        if request.has_flag("x-ms-cosmos-populateindexmetrics"):
-            headers["x-ms-cosmos-index-utilization"] = run.write_index_metrics()
+        if request.has_flag("x-ms-cosmos-populateindexmetrics-v2"):
+            headers["x-ms-cosmos-index-utilization"] = run.find_index_metrics().write_json()
+        elif request.has_flag("x-ms-cosmos-populateindexmetrics"):
+            headers["x-ms-cosmos-index-utilization"] = run.find_index_metrics().write_base64()
         body = write_item_list(container.rid, page.results)
         return CosmosResponse(200, body, page.charge, headers)
 

@@ -5,6 +5,9 @@ no composite index is proposed: for these Azure has statistics, and nothing here
 """
 
 import base64
+from dataclasses import dataclass
+from string import punctuation
+from urllib.parse import quote
 
 from local.cosmos.items.containers import Container
 from local.cosmos.items.indexing import IndexPath, OrderPaths
@@ -12,9 +15,49 @@ from local.cosmos.query.plan import QueryPlan, find_index_paths, list_conjuncts
 from local.cosmos.responses import write_json
 from local.cosmos.sql.syntax import Query
 
+PLAIN = (
+    punctuation.replace("%", "").replace("+", "") + " "
+)  # what a percent code need not stand for
 
-def write_index_metrics(query: Query, plan: QueryPlan, container: Container) -> str:
-    """The header's text for a query that is servable: base64 of JSON."""
+
+@dataclass(frozen=True, slots=True)
+class IndexMetrics:
+    """The paths whose index a query used, and those that had none; `order` needs a composite one.
+
+    Clients ask for them in one of two forms, by two headers.
+    """
+
+    used: frozenset[IndexPath]
+    lacking: frozenset[IndexPath]
+    order: OrderPaths
+
+    def write_base64(self) -> str:
+        """Write base64 of JSON, as Python's client reads it."""
+        document = {
+            "UtilizedSingleIndexes": describe_single(self.used),
+            "PotentialSingleIndexes": describe_single(self.lacking),
+            "UtilizedCompositeIndexes": describe_composite(self.order),
+            "PotentialCompositeIndexes": [],
+        }
+        return base64.b64encode(write_json(document).encode()).decode()
+
+    def write_json(self) -> str:
+        """Write JSON, as the clients of .NET and JavaScript read it: they undo percent codes."""
+        used = [{"IndexSpec": write_spec(path)} for path in sorted(self.used)]
+        lacking = [
+            {"IndexSpec": write_spec(path), "IndexImpactScore": "High"}
+            for path in sorted(self.lacking)
+        ]
+        composite = [{"IndexSpecs": write_specs(self.order)}] if self.order else []
+        document = {
+            "Utilized": {"SingleIndexes": used, "CompositeIndexes": composite},
+            "Potential": {"SingleIndexes": lacking, "CompositeIndexes": []},
+        }
+        return quote(write_json(document), safe=PLAIN)
+
+
+def find_index_metrics(query: Query, plan: QueryPlan, container: Container) -> IndexMetrics:
+    """Find the indexes of a query that is servable."""
     used: set[IndexPath] = set()
     wanted: set[IndexPath] = set()
     if plan.has_partition and container.key_path.names:
@@ -28,20 +71,14 @@ def write_index_metrics(query: Query, plan: QueryPlan, container: Container) -> 
     order = tuple((key.path, key.is_descending) for key in query.order)
     if len(order) == 1:
         used.add(order[0][0])
-    document = {
-        "UtilizedSingleIndexes": describe_single(used),
-        "PotentialSingleIndexes": describe_single(wanted - used),
-        "UtilizedCompositeIndexes": describe_composite(order) if len(order) > 1 else [],
-        "PotentialCompositeIndexes": [],
-    }
-    return base64.b64encode(write_json(document).encode()).decode()
+    return IndexMetrics(frozenset(used), frozenset(wanted - used), order if len(order) > 1 else ())
 
 
-def describe_single(paths: set[IndexPath]) -> list[dict[str, object]]:
+def describe_single(paths: frozenset[IndexPath]) -> list[dict[str, object]]:
     return [
         {
             "FilterExpression": "",
-            "IndexSpec": f"{write_path(path)}/?",
+            "IndexSpec": write_spec(path),
             "FilterPreciseSet": True,
             "IndexPreciseSet": True,
             "IndexImpactScore": "High",
@@ -51,10 +88,18 @@ def describe_single(paths: set[IndexPath]) -> list[dict[str, object]]:
 
 
 def describe_composite(order: OrderPaths) -> list[dict[str, object]]:
-    specs = [
+    one = {"IndexSpecs": write_specs(order), "IndexPreciseSet": True, "IndexImpactScore": "High"}
+    return [one] if order else []
+
+
+def write_spec(path: IndexPath) -> str:
+    return f"{write_path(path)}/?"
+
+
+def write_specs(order: OrderPaths) -> list[str]:
+    return [
         f"{write_path(path)} {'DESC' if is_descending else 'ASC'}" for path, is_descending in order
     ]
-    return [{"IndexSpecs": specs, "IndexPreciseSet": True, "IndexImpactScore": "High"}]
 
 
 def write_path(path: IndexPath) -> str:

@@ -21,7 +21,7 @@ from local.cosmos.exact_json import read_json, write_exactly
 from local.cosmos.items.containers import Container, parse_item_number
 from local.cosmos.items.partitions import WHOLE_RING, KeyRange
 from local.cosmos.items.storage import Storage
-from local.cosmos.query.index_metrics import write_index_metrics
+from local.cosmos.query.index_metrics import IndexMetrics, find_index_metrics
 from local.cosmos.query.merging import NOT_SERVABLE, build_merging_plan, needs_merging
 from local.cosmos.query.plan import QueryPlan, plan_query
 from local.cosmos.responses import BadRequest, NotOffered, write_json
@@ -136,9 +136,9 @@ class QueryRun:
         token = rest.write_token(self._token_mark) if rest else None
         return QueryPage(results, charge, token, self._sizes)
 
-    def write_index_metrics(self) -> str:
-        """Write which indexes the query uses, and which it could, as clients read it."""
-        return write_index_metrics(self._query, self._plan, self._container)
+    def find_index_metrics(self) -> IndexMetrics:
+        """Find which indexes the query uses, and which it could."""
+        return find_index_metrics(self._query, self._plan, self._container)
 
     def _check_servable(self) -> None:
         order = tuple((key.path, key.is_descending) for key in self._query.order)

@@ -165,6 +165,13 @@ describe("queries", () => {
     return (await divided.items.query(query, options).fetchAll()).resources;
   }
 
+  test("tell which indexes they used", async () => {
+    const options = { partitionKey: "N3", populateIndexMetrics: true };
+    const page = await divided.items.query("SELECT * FROM c WHERE c.n > 1", options).fetchNext();
+    const { Utilized: used } = JSON.parse(page.indexMetrics);
+    assert.deepEqual(used.SingleIndexes, [{ IndexSpec: "/n/?" }, { IndexSpec: "/tail/?" }]);
+  });
+
   test("see one partition when it is named", async () => {
     const query = {
       query: "SELECT VALUE c.n FROM c WHERE c.n >= @least ORDER BY c.n DESC",
