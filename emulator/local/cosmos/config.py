@@ -6,7 +6,7 @@ from typing import Any
 
 from local.cosmos.items.partitions import PARTITIONS_MAX
 
-ONE_REGION = ("Local",)
+ONE_REGION = ("East US",)  # ApplicationRegion of .NET takes names of Azure's regions alone
 CONSISTENCY = ("Eventual", "ConsistentPrefix", "Session", "BoundedStaleness", "Strong")
 STRONGEST = CONSISTENCY[-1]
 NO_MARKS = str.maketrans("", "", " -_")

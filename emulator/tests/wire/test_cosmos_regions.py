@@ -264,12 +264,12 @@ def test_regions_can_be_given_ports_and_one_that_is_taken_is_named() -> None:
 
 def test_an_account_of_one_region_has_one_endpoint() -> None:
     with running_account() as account:
-        here = {"name": "Local", "databaseAccountEndpoint": account.cosmos.endpoint}
+        here = {"name": "East US", "databaseAccountEndpoint": account.cosmos.endpoint}
         document = account.send("GET", "/")[1]
 
         assert (document["writableLocations"], document["readableLocations"]) == ([here], [here])
         assert account.cosmos.region_endpoints == {}
-        with pytest.raises(UnknownRegion, match="only Local"):
+        with pytest.raises(UnknownRegion, match="only East US"):
             account.cosmos.move_write_region("east")
 
 
