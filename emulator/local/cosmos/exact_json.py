@@ -13,11 +13,12 @@ from math import isfinite
 from operator import attrgetter
 from typing import Any, NoReturn, Self
 
-from local.cosmos.responses import BadRequest, write_json
+from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 EXACT_MAX = 2**53  # whole numbers are doubles exactly up to here
 SHORT = 15  # so many characters are no more than that
 COSMOS_BINARY = b"\x80"  # what a body in that encoding begins with
+BINARY_SETTING = "AZURE_COSMOS_BINARY_ENCODING_ENABLED"  # of .NET's client
 
 
 class WrittenNumber(float):
@@ -67,7 +68,7 @@ def read_json(text: str) -> Any:
 def parse_json(text: str | bytes) -> Any:
     """Read a request body; a 400 when it is not JSON."""
     if isinstance(text, bytes) and text.startswith(COSMOS_BINARY):
-        raise BadRequest("the body is in Cosmos DB's binary encoding, which is not offered")
+        raise NotOffered(f"bodies in Cosmos DB's binary encoding: unset {BINARY_SETTING}")
     try:
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text))

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from typing import Any
 from zlib import crc32
 
@@ -21,6 +22,7 @@ QUERY = {
     "x-ms-documentdb-query-enablecrosspartition": "True",
 }
 RANGE = "x-ms-documentdb-partitionkeyrangeid"
+KEY = {"x-ms-documentdb-partitionkey": '["N0"]'}
 TIED = range(60)
 
 
@@ -57,6 +59,8 @@ def ask(account: RunningAccount, body: dict[str, Any], **more: str) -> tuple[int
         "x-ms-cosmos-populateindexmetrics-v2",
         "x-ms-cosmos-populatequeryadvice",
         "x-ms-dedicatedgateway-max-age",
+        "x-ms-dedicatedgateway-bypass-cache",
+        "x-ms-documentdb-query-enable-low-precision-order-by",
     ],
 )
 def test_a_header_that_only_asks_for_a_favour_is_passed_over(
@@ -194,8 +198,64 @@ def test_what_a_query_body_says_beyond_its_text_is_refused_by_name(
     assert reason in document["message"]
 
 
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_query_body_may_say_that_the_client_merges_nothing(
+    account: RunningAccount, passes: bool
+) -> None:
+    body = {"query": "SELECT VALUE c.id FROM c WHERE c.id = '00'", "passThrough": passes}
+
+    _, answer = ask(account, body, **KEY)
+
+    assert answer["Documents"] == ["00"]
+
+
+def test_direct_mode_is_refused_with_the_options_that_choose_the_gateway(
+    account: RunningAccount,
+) -> None:
+    path = "/addresses/?$resolveFor=dbs%2flockstep%2fcolls%2fdivided%2fdocs&$partitionKeyRangeIds=0"
+    connection = HTTPConnection("127.0.0.1", account.cosmos.port, timeout=60)
+
+    connection.request("GET", path)
+    message = json.loads(connection.getresponse().read())["message"]
+    connection.close()
+
+    assert "does not offer direct mode" in message
+    assert "ConnectionMode.Gateway in .NET, gatewayMode() in Java" in message
+
+
+def test_a_body_in_the_binary_encoding_is_refused_by_its_name(account: RunningAccount) -> None:
+    # A marker of the format, and then an object, as the client writes it.
+    status, document = account.send("POST", ITEMS, b"\x80\xea\x05\x24\x86id12", KEY)
+
+    assert status == 400
+    assert "binary encoding: unset AZURE_COSMOS_BINARY_ENCODING_ENABLED" in document["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("SELECT COUNT(1) AS n FROM c", {"n": 5}),
+        ("SELECT COUNT(1) AS n, MIN(c.id) AS first FROM c", {"n": 5, "first": "00"}),
+    ],
+)
+def test_aggregates_under_names_are_answered_where_a_key_is_named(
+    account: RunningAccount, text: str, result: dict[str, Any]
+) -> None:
+    """The client asks for a plan, by the key, and sends the query that it names, or its own."""
+    asks_plan = {"x-ms-cosmos-is-query-plan-request": "True"}
+
+    _, plan = ask(account, {"query": text}, **KEY, **asks_plan)
+    _, page = ask(account, {"query": plan["queryInfo"]["rewrittenQuery"] or text}, **KEY)
+    status, refused = ask(account, {"query": text}, **asks_plan)
+
+    assert plan["queryInfo"]["aggregates"] == []
+    assert page["Documents"] == [result]
+    assert status == 400
+    assert "in a query without a partition key" in refused["message"]
+
+
 BATCH = {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-ordered": "True"}
-ATOMIC = BATCH | {"x-ms-cosmos-batch-atomic": "True", "x-ms-documentdb-partitionkey": '["N0"]'}
+ATOMIC = BATCH | {"x-ms-cosmos-batch-atomic": "True", **KEY}
 SEGMENT = bytes.fromhex("81 f0d8ff7f 01 0a000000")  # RecordIO's, which is ten bytes long
 
 

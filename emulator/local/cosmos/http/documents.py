@@ -113,11 +113,12 @@ class DocumentRequests:
         resume_filter: Any,
     ) -> CosmosResponse:
         if request.is_query_plan:
-            plan = build_merging_plan(parse_query(text, parameters))
+            query = parse_query(text, parameters)
+            plan = build_merging_plan(query, has_key=request.key is not None)
             return CosmosResponse(200, write_json(plan).encode())
         # A physical partition narrows a query only where neither a key nor the container does.
         is_narrowed = request.key is not None or len(container.ring.numbers) == 1
-        query = QueryRequest(
+        asked = QueryRequest(
             text,
             parameters,
             key=request.key,
@@ -130,7 +131,7 @@ class DocumentRequests:
             resume_filter=resume_filter,
             is_strong=request.is_strong,
         )
-        run = QueryRun(self.storage, container, query)
+        run = QueryRun(self.storage, container, asked)
         page = run.read_page(int(self.now()))
         headers = {"x-ms-item-count": str(len(page.results))}
         if page.continuation:

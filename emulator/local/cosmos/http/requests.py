@@ -35,7 +35,7 @@ UNKNOWN_KINDS = {
     "attachments": "attachments",
     "clientencryptionkeys": "client encryption keys",
     "operations": "partition key deletes",
-    "addresses": "direct mode addresses",
+    "addresses": "direct mode: choose ConnectionMode.Gateway in .NET, gatewayMode() in Java",
 }
 
 HONOURED_HEADERS = {
@@ -81,7 +81,9 @@ IGNORED_HEADERS = {
     "x-ms-cosmos-supported-serialization-formats",
     "x-ms-cosmos-throughput-bucket",
     "x-ms-cosmos-use-thinclient",
+    "x-ms-dedicatedgateway-bypass-cache",
     "x-ms-dedicatedgateway-max-age",
+    "x-ms-documentdb-query-enable-low-precision-order-by",
     "x-ms-documentdb-query-enable-scan",
     "x-ms-documentdb-query-iscontinuationexpected",
     "x-ms-documentdb-query-parallelizecrosspartitionquery",
@@ -96,7 +98,8 @@ IGNORED_HEADERS = {
 KNOWN_HEADERS = HONOURED_HEADERS | IGNORED_HEADERS
 RANGE_HEADER = "x-ms-documentdb-partitionkeyrangeid"
 
-QUERY_KEYS = ("query", "parameters", "resumeFilter")
+# passThrough tells that the client merges nothing.
+QUERY_KEYS = ("query", "parameters", "resumeFilter", "passThrough")
 STALE_LEVELS = ("Eventual", "ConsistentPrefix", "Session")
 
 COMPONENT = "cosmos"

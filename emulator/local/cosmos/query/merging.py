@@ -29,7 +29,14 @@ def needs_merging(query: Query) -> bool:
     return bool(query.order or query.aggregates or query.is_distinct or query.count_max is not None)
 
 
-def build_merging_plan(query: Query) -> dict[str, Any]:
+def build_merging_plan(query: Query, *, has_key: bool = False) -> dict[str, Any]:
+    """The plan of a query; one that `has_key` has one partition, whose results may be the query's.
+
+    Clients of .NET and Java ask for a plan of any query. Where the key is known, aggregates under
+    names need no merging: a plan without aggregates has the client send the query as it is.
+    """
+    is_whole = has_key and bool(query.aggregates) and not is_one_value(query)
+    aggregates = () if is_whole else query.aggregates
     distinct_type = "None"
     if query.is_distinct:  # in order, equal results come one after the other
         is_in_order = query.texts.order == (query.texts.value,)
@@ -46,15 +53,20 @@ def build_merging_plan(query: Query) -> dict[str, Any]:
             "orderByExpressions": list(query.texts.order),
             "groupByExpressions": [],
             "groupByAliases": [],
-            "aggregates": [AGGREGATE_NAMES[one.name] for one in query.aggregates],
+            "aggregates": [AGGREGATE_NAMES[one.name] for one in aggregates],
             "groupByAliasToAggregateType": {},
-            "rewrittenQuery": rewrite(query) if needs_merging(query) else "",
+            "rewrittenQuery": rewrite(query) if needs_merging(query) and not is_whole else "",
             "hasSelectValue": query.is_value,
             "dCountInfo": None,
             "hasNonStreamingOrderBy": False,
         },
         "queryRanges": [whole_ring],
     }
+
+
+def is_one_value(query: Query) -> bool:
+    """Return whether a query is SELECT VALUE of an aggregate."""
+    return query.is_value and isinstance(query.selection, Aggregate)
 
 
 def rewrite(query: Query) -> str:
@@ -64,10 +76,11 @@ def rewrite(query: Query) -> str:
     limit = "" if query.limit is None else f" OFFSET 0 LIMIT {query.offset + query.limit}"
     conditions = [texts.condition]
     if query.aggregates:  # their parts
-        if not (query.is_value and isinstance(query.selection, Aggregate)):
-            what = "more than SELECT VALUE of an aggregate over several physical partitions"
+        if not is_one_value(query):
+            what = "more than SELECT VALUE of an aggregate in a query without a partition key"
             raise NotOffered(what)
-        shown = f"VALUE [{PARTS[query.selection.name].format(query.selection.text)}]"
+        (one,) = query.aggregates
+        shown = f"VALUE [{PARTS[one.name].format(one.text)}]"
         rest = ""
     elif query.order:  # results with what they are sorted by
         keys = ", ".join(f'{{"item": {text}}}' for text in texts.order)
