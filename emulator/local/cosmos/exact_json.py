@@ -16,13 +16,13 @@ from typing import Any, NoReturn, Self
 from local.cosmos.responses import BadRequest, NotOffered, write_json
 
 EXACT_MAX = 2**53  # whole numbers are doubles exactly up to here
-SHORT = 15  # so many characters are no more than that
+SHORT = 15  # so few characters are always exact
 COSMOS_BINARY = b"\x80"  # what a body in that encoding begins with
 BINARY_SETTING = "AZURE_COSMOS_BINARY_ENCODING_ENABLED"  # of .NET's client
 
 
 class WrittenNumber(float):
-    """A double that was written in another way than Python writes it."""
+    """A double with the text that stood for it, which Python may write otherwise."""
 
     __slots__ = ("text",)
     text: str
