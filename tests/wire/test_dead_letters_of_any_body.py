@@ -1,5 +1,6 @@
 """The sweep's receiver reads whatever the broker gave up on, and removes what was ended."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpM
 from local.cloud import Cloud
 from shared.domain import wire
 from shared.domain.errors import Misconfigured
+from shared.domain.journal import Status
+from shared.domain.message import Number
 from shared.ports import DeadLetter
-from shared.wiring import Adapters
-from tests.world import message
+from shared.wiring import Adapters, connect
+from tests.cloud import settings_of
+from tests.world import handlers, message
 
 pytestmark = pytest.mark.wire
 
@@ -83,6 +87,44 @@ async def test_a_queue_that_is_missing_is_named(adapters: Adapters) -> None:
 
     with pytest.raises(Misconfigured):
         await adapters.bus.end_dead_letters("east", "misspelt", 10, end)
+
+
+async def test_a_hundred_good_messages_of_an_outage_all_run_and_none_is_a_fault(
+    cloud: Cloud, adapters: Adapters
+) -> None:
+    services = connect(settings_of(cloud), handlers, adapters)
+    sent = [message(n, session="acc-7", group=f"bank-{n % 10}") for n in range(100)]
+    numbered = [
+        replace(one, number=Number(one.number.group, 0, n // 10))
+        for n, one in enumerate(sent)
+        if one.number
+    ]
+    # As they lie in the dead-letter queue, their order is not that of their numbers.
+    await dead_letter(
+        cloud,
+        *(
+            ServiceBusMessage(
+                one.body,
+                session_id=one.session,
+                message_id=one.id,
+                application_properties=dict[Any, Any](wire.to_properties(one)),
+            )
+            for one in numbered[::-1]
+        ),
+    )
+
+    while await services.dead_letters.sweep():
+        continue
+
+    assert cloud.depths()["east"][QUEUE]["dead_lettered"] == 0
+    assert cloud.depths()["east"]["lockstep-errors"]["active"] == 0
+    head = await adapters.journal.head("acc-7")
+    assert head is not None
+    assert head.status is Status.COMPLETED
+    amounts = (await services.worker.input_after(head)).state["amounts"]
+    for group in range(10):
+        expected = [n + 1 for n in range(100) if n % 10 == group]
+        assert [amount for amount in amounts if (amount - 1) % 10 == group] == expected
 
 
 async def test_what_is_not_ended_is_left_and_the_rest_is_removed(

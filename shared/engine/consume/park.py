@@ -3,7 +3,8 @@
 Parking appends an entry and creates the message's document in the same batch. The entry is what
 makes it safe: the next worker that moves the cursor builds on it, and so knows that a message
 waits. A document alone could be written a moment after the missing message was processed, and
-nobody would ever read it.
+nobody would ever read it. What is written is in shared/storage/documents.py (`encode_parked`), and
+the batch in entries.py beside it. A parked message never expires: only its turn removes it.
 
 A message that finds its place taken is a copy, or another message under a used number, or it comes
 from a producer that another one has fenced: the higher owner level has the place.
