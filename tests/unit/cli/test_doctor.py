@@ -53,7 +53,7 @@ HOST: list[tuple[str, Any, str, str]] = [
     (f"{BUS}.prefetchCount", 100, "prefetchCount is not 0", f"set {BUS}.prefetchCount to 0"),
     (f"{BUS}.autoCompleteMessages", False, "autoCompleteMessages is off", "Messages to true"),
     (f"{BUS}.sessionIdleTimeout", "00:01:00", "is over 5 s", 'Timeout to "00:00:01"'),
-    (f"{BUS}.maxConcurrentSessions", 150, "150 sessions with 4 calls each", "docs/limits.md"),
+    (f"{BUS}.maxConcurrentSessions", 150, "150 sessions with 8 calls each", "docs/limits.md"),
     ("functionTimeout", "00:02:00", "short for LOCKSTEP_HANDLER_SECONDS 60", "to 270 s"),
     ("extensions.http.routePrefix", "lockstep", "is 'lockstep'", 'routePrefix to "api"'),
 ]
