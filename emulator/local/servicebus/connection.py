@@ -32,7 +32,6 @@ from proton import (
     Receiver,
     Sender,
     Session,
-    Terminus,
     Transport,
 )
 
@@ -46,13 +45,15 @@ from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.topic import Topic
+from local.servicebus.links.attach import (
+    SESSION_FILTER,
+    answer_attach,
+    path_of_node,
+    read_filters,
+)
 from local.servicebus.links.endpoint import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.links.incoming import MessageIncomingLink
-from local.servicebus.links.outgoing import (
-    PlainOutgoingLink,
-    SessionOutgoingLink,
-    has_session_filter,
-)
+from local.servicebus.links.outgoing import PlainOutgoingLink, SessionOutgoingLink
 from local.servicebus.links.request_response import (
     HandleRequest,
     RequestLink,
@@ -292,14 +293,8 @@ class BrokerConnection(asyncio.Protocol):
         session.free()
 
     def on_link_remote_open(self, link: Link) -> None:
-        # The response to an attach repeats the termini and settle modes that the broker takes over
-        # (part 2, section 2.6.3).
-        link.source.copy(link.remote_source)
-        link.target.copy(link.remote_target)
-        link.snd_settle_mode = link.remote_snd_settle_mode
-        link.rcv_settle_mode = link.remote_rcv_settle_mode
         try:
-            read_texts(link)
+            answer_attach(link)
             endpoint = self._attach(link)
         except AmqpError as refusal:
             refuse_link(link, refusal)
@@ -332,8 +327,6 @@ class BrokerConnection(asyncio.Protocol):
 
     def _attach(self, link: Link) -> LinkEndpoint:
         """The endpoint for a link; refused when there is no such node, or it cannot do that."""
-        if link.is_receiver and link.remote_target.type == Terminus.COORDINATOR:
-            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, "Transactions are not honoured")
         path = path_of_node(link)
         if path.lower() == CBS:
             return self._attach_request_link(link, self._authorization.handle_request)
@@ -356,7 +349,8 @@ class BrokerConnection(asyncio.Protocol):
         return RequestLink(cast(Receiver, link), handle_request, self._responses)
 
     def _attach_outgoing(self, link: Sender, entity: MessagingEntity) -> LinkEndpoint:
-        match entity, has_session_filter(link):
+        # A session is asked for by name or, by a null filter, any one.
+        match entity, SESSION_FILTER in read_filters(link):
             case SessionQueue() as queue, True:
                 return SessionOutgoingLink(link, queue, self._broker, self)
             case PlainQueue() as queue, False:
@@ -375,22 +369,3 @@ class BrokerConnection(asyncio.Protocol):
             endpoint.on_link_closed()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
-
-
-def read_texts(link: Link) -> tuple[str | None, ...]:
-    """The name and addresses of an attach; raises AmqpError if one of them is not UTF-8.
-
-    Proton takes any bytes, and its Python binding raises where they are first read.
-    """
-    try:
-        return link.name, link.remote_source.address, link.remote_target.address
-    except UnicodeDecodeError as error:
-        raise AmqpError(ErrorCondition.DECODE_ERROR, f"A text is not UTF-8: {error}") from error
-
-
-def path_of_node(link: Link) -> str:
-    """The path of the node that a client attaches to."""
-    address = link.remote_target.address if link.is_receiver else link.remote_source.address
-    _, scheme, rest = (address or "").rpartition("://")
-    path = rest.partition("/")[2] if scheme else rest  # the host does not matter
-    return path.strip("/")  # .NET's begin with one

@@ -23,6 +23,11 @@ SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
 SOURCE, TARGET, COORDINATOR = 0x28, 0x29, 0x30
 ACCEPTED, REJECTED, MODIFIED = 0x24, 0x25, 0x27
 SENDER, RECEIVER = False, True
+ATTACH_FIELDS = (
+    *("name", "handle", "role", "snd-settle-mode", "rcv-settle-mode", "source", "target"),
+    *("unsettled", "incomplete-unsettled", "initial-delivery-count", "max-message-size"),
+    *("offered-capabilities", "desired-capabilities", "properties"),
+)
 BATCH = 0x80013700
 
 
@@ -118,15 +123,25 @@ class RawClient:
         self.expect(BEGIN)
 
     def attach(self, role: bool, address: str, **more: Any) -> int:
-        """Attach, and return the link's handle, whatever the answer is."""
+        """Attach, and return the link's handle, whatever the answer is.
+
+        `fields` are others of the attach, by their names.
+        """
         handle = next(self._handles)
         ends = (more.get("source", described(SOURCE, address)), described(TARGET, address))
         if role is SENDER:
             ends = (described(SOURCE, f"client-{handle}"), more.get("target", ends[1]))
         name = f"link-{handle}"
         count = uint(0) if role is SENDER else None
-        settle_modes = (None, None)
-        self.write(ATTACH, name, uint(handle), role, *settle_modes, *ends, None, None, count)
+        given = {
+            "name": name,
+            "handle": uint(handle),
+            "role": role,
+            "source": ends[0],
+            "target": ends[1],
+            "initial-delivery-count": count,
+        } | more.get("fields", {})
+        self.write(ATTACH, *(given.get(field) for field in ATTACH_FIELDS))
         return handle
 
     def give_credit(self, handle: int, credit: int = 10) -> None:

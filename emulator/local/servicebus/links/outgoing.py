@@ -20,6 +20,7 @@ from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
+from local.servicebus.links.attach import SESSION_FILTER, read_filters
 from local.servicebus.links.endpoint import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.message import (
     DeadLetterReason,
@@ -30,7 +31,6 @@ from local.servicebus.message import (
 
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
-SESSION_FILTER = symbol("com.microsoft:session-filter")
 LOCKED_UNTIL = symbol("com.microsoft:locked-until-utc")
 TIMEOUT = symbol("com.microsoft:timeout")  # in milliseconds
 WAIT_SECONDS_DEFAULT = 60.0  # when the client does not name a timeout
@@ -164,7 +164,8 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
     _session_id: str | None = None
 
     def open(self) -> None:
-        wanted = read_filters(self._link)[SESSION_FILTER]
+        given = read_filters(self._link)[SESSION_FILTER]
+        wanted = getattr(given, "value", given)
         if wanted is not None:
             self._execute_accept(lambda: self._accept_named(wanted))
             return
@@ -231,9 +232,7 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         if isinstance(result, AmqpError):
             self._refuse(result)
             return
-        chosen = self._link.source.filter
-        chosen.clear()
-        chosen.put_object({SESSION_FILTER: result.id})
+        self._link.source.filter.put_object({SESSION_FILTER: result.id})
         ticks = TICKS_AT_1970 + int(result.locked_until * TICKS_PER_SECOND)
         self._link.properties = {LOCKED_UNTIL: ticks}
         self._link.open()
@@ -314,17 +313,3 @@ def encode_properties(given: Mapping[Any, Any]) -> dict[str, bytes]:
         data.put_object(value)
         encoded[str(key)] = data.encode()
     return encoded
-
-
-def has_session_filter(link: Sender) -> bool:
-    """Return whether the client asks for a session, by name or (a null filter) for any."""
-    return SESSION_FILTER in read_filters(link)
-
-
-def read_filters(link: Sender) -> dict[str, object]:
-    """The filter set of a link's source; some clients describe the values, some do not."""
-    data = link.remote_source.filter
-    data.rewind()
-    given = data.get_object() if data.next() is not None else None
-    filters = given if isinstance(given, dict) else {}
-    return {str(key): getattr(value, "value", value) for key, value in filters.items()}
