@@ -15,6 +15,7 @@ from proton import Data, Described, Message, symbol, uint, ulong
 
 from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from wire.service_bus import SECONDS_MAX, Bus
+from wire.service_bus_process import BusProcess
 
 AMQP, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
@@ -50,6 +51,16 @@ def described(code: int, *fields: Any) -> Described:
     return Described(ulong(code), list(fields))
 
 
+def enclose(body: bytes, *, kind: int = 0, channel: int = 0) -> bytes:
+    """A frame with this body."""
+    return struct.pack(">IBBH", 8 + len(body), 2, kind, channel) + body
+
+
+def framed(code: int, *fields: Any, payload: bytes = b"", kind: int = 0, channel: int = 0) -> bytes:
+    """A performative as a frame."""
+    return enclose(encode(described(code, *fields)) + payload, kind=kind, channel=channel)
+
+
 def sign(audience: str) -> str:
     """A token as the documentation says to make it."""
     resource, expiry = quote_plus(audience), str(int(time.time()) + 600)
@@ -66,11 +77,11 @@ class RawClient:
         self.delivery_id = 0
 
     def write(self, code: int, *fields: Any, payload: bytes = b"", kind: int = 0) -> None:
-        self.write_body(encode(described(code, *fields)) + payload, kind=kind)
+        self.socket.sendall(framed(code, *fields, payload=payload, kind=kind))
 
-    def write_body(self, body: bytes, *, kind: int = 0) -> None:
+    def write_body(self, body: bytes) -> None:
         """Send what is encoded already, as one frame."""
-        self.socket.sendall(struct.pack(">IBBH", 8 + len(body), 2, kind, 0) + body)
+        self.socket.sendall(enclose(body))
 
     def read_bytes(self, count: int) -> bytes:
         while len(self._received) < count:
@@ -183,15 +194,18 @@ class RawClient:
 
 
 @contextmanager
-def raw_client(bus: Bus) -> Iterator[RawClient]:
+def raw_client(bus: Bus | BusProcess) -> Iterator[RawClient]:
     """Connected, and nothing said yet."""
-    address = (bus.namespace.host, bus.namespace.port)
-    with socket.create_connection(address, timeout=SECONDS_MAX) as connected:
+    text = bus.connection_string if isinstance(bus, BusProcess) else bus.namespace.connection_string
+    host, port = text.partition("://")[2].partition(";")[0].split(":")
+    with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connected:
         yield RawClient(connected)
 
 
 @contextmanager
-def opened_client(bus: Bus, path: str, mechanism: str = "MSSBCBS") -> Iterator[RawClient]:
+def opened_client(
+    bus: Bus | BusProcess, path: str, mechanism: str = "MSSBCBS"
+) -> Iterator[RawClient]:
     """With a session, and authorized for a path: the way of the .NET SDK."""
     with raw_client(bus) as client:
         assert client.authenticate(mechanism) == 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from struct import pack
 from typing import Any, cast
 from uuid import UUID
 
@@ -142,9 +141,8 @@ def test_ids_of_one_session_do_not_disturb_another(bus: Bus) -> None:
             (raw_amqp.TRANSFER, (uint(0), uint(100), b"t", uint(0), False, False)),
         ):
             payload = bytes(Message(id="m", body=b"y", inferred=True).encode())
-            body = encode(described(code, *fields))
-            body += payload if code == raw_amqp.TRANSFER else b""
-            client.socket.sendall(pack(">IBBH", 8 + len(body), 2, 0, 3) + body)
+            behind = payload if code == raw_amqp.TRANSFER else b""
+            client.socket.sendall(raw_amqp.framed(code, *fields, payload=behind, channel=3))
         assert client.outcome() == (100, client_accepted())
     assert bodies(bus, count=3) == [b"x", b"x", b"y"]
 

@@ -9,6 +9,12 @@ Dispositions that a client sends as a sender are not translated: SDKs send none.
 Proton's Python binding does not tell the message-format of a transfer, which says whether it is a
 batch.
 
+A client may have frames under way on a session that it has ended, or a link that it has detached:
+Microsoft's do, because they write from several threads. Proton closes the connection for it, with
+all else that goes over it. Microsoft's library of AMQP can let such frames pass (Azure/azure-amqp,
+`IgnoreMissingSessions` and `IgnoreMissingLinks`), and so they do here until their channel or handle
+is used again. Those for a channel or handle that never was are left to Proton.
+
 What is received and deleted has no lock token: SDKs take an empty delivery-tag for that. Proton
 writes null instead, though the field has to be there (part 2, section 2.7.5). So Proton is given a
 tag that stands for none, and it is emptied here.
@@ -34,12 +40,14 @@ FRAME_HEADER_BYTES = 8
 FRAME_BYTES_MAX = 65_536
 BATCH_FORMAT = 0x80013700
 # Performatives, described as every client writes it.
-BEGIN, TRANSFER, DISPOSITION, DETACH = (
-    b"\0\x53" + code for code in (b"\x11", b"\x14", b"\x15", b"\x16")
+BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END = (
+    b"\0\x53" + bytes((code,)) for code in range(0x11, 0x18)
 )
-READ_HERE = {BEGIN, TRANSFER, DETACH}
+OF_SESSIONS = {BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END}
+# Where the frames of a link have its handle.
+HANDLE_INDEXES = {ATTACH: 1, FLOW: 4, TRANSFER: 0, DETACH: 0}
 # Fields of a transfer, and of a disposition.
-HANDLE, DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, SETTLED, MORE, ABORTED = 0, 1, 2, 3, 4, 5, 9
+DELIVERY_ID, DELIVERY_TAG, MESSAGE_FORMAT, SETTLED, MORE, ABORTED = 1, 2, 3, 4, 5, 9
 ROLE, FIRST, LAST, IS_SETTLED = 0, 1, 2, 3
 TRUE = (b"\x41", b"\x56\x01")
 EMPTY_BINARY = b"\xa0\0"
@@ -51,12 +59,13 @@ ID_LIMIT = 1 << 32  # ids are 32 bits wide and wrap
 
 
 @dataclass(slots=True)
-class SessionTransfers:
-    """The transfers of one session, by the client's channel."""
+class OpenSession:
+    """What is to be known of one session that a client has begun and not ended."""
 
     next_id: int | None = None
     client_ids: dict[int, int] = field(default_factory=dict)  # by Proton's, where they differ
     unfinished: dict[int, tuple[int, bool]] = field(default_factory=dict)  # by handle
+    detached: set[int] = field(default_factory=set)  # handles that are not used again yet
 
     def number(self, client_id: int) -> int:
         """Proton's id for the next delivery."""
@@ -71,7 +80,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._received = b""
         self._to_send = b""
-        self._sessions: dict[int, SessionTransfers] = {}
+        self._sessions: dict[int, OpenSession | None] = {}  # by channel; None has been ended
         self._client_channels: dict[int, int] = {}  # by Proton's
 
     def read(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
@@ -80,13 +89,14 @@ class FrameReader:
         start = end = 0
         for at, end in frame_extents(data, FRAME_BYTES_MAX):
             body = at + 4 * data[at + 4]
-            if data[body : body + 3] in READ_HERE:
+            if data[body : body + 3] in OF_SESSIONS:
                 frame = data[at:end]
                 changed, is_batch = self._read_frame(frame)
                 if changed is not frame or is_batch:
                     if at > start:
                         yield data[start:at], False
-                    yield changed, is_batch
+                    if changed:
+                        yield changed, is_batch
                     start = end
         if end > start:
             yield data[start:end], False
@@ -104,9 +114,9 @@ class FrameReader:
                 remote = offsets_of(data, body + 3)[0]
                 self._client_channels[channel] = int(scalar_at(data, remote) or 0)
             elif performative == DISPOSITION:
-                transfers = self._sessions.get(self._client_channels.get(channel, channel))
-                if transfers is not None and transfers.client_ids:
-                    parts += (data[start:at], answer_client(data[at:end], transfers))
+                session = self._sessions.get(self._client_channels.get(channel, channel))
+                if session is not None and session.client_ids:
+                    parts += (data[start:at], answer_client(data[at:end], session))
                     start = end
             elif performative == TRANSFER and NO_TAG_FIELD in data[body : body + TAG_END_MAX]:
                 parts += (data[start:at], empty_tag(data[at:end]))
@@ -115,27 +125,46 @@ class FrameReader:
         return b"".join((*parts, data[start:end]))
 
     def _read_frame(self, frame: bytes) -> tuple[bytes, bool]:
-        """The frame, or one like it with another delivery-id; and whether it is of a batch."""
+        """The frame, one like it for Proton, or nothing; and whether it is of a batch."""
         channel, body = int.from_bytes(frame[6:8]), 4 * frame[4]
         performative = frame[body : body + 3]
         if performative == BEGIN:
-            self._sessions[channel] = SessionTransfers()
-            return frame, False
-        transfers = self._sessions.setdefault(channel, SessionTransfers())
+            self._sessions[channel] = OpenSession()
+        elif channel in self._sessions:
+            session = self._sessions[channel]
+            if session is None:
+                return b"", False
+            if performative == END:
+                self._sessions[channel] = None
+            elif performative in HANDLE_INDEXES:
+                return self._read_link_frame(frame, session)
+        return frame, False
+
+    def _read_link_frame(self, frame: bytes, session: OpenSession) -> tuple[bytes, bool]:
+        body = 4 * frame[4]
+        performative = frame[body : body + 3]
         try:
             fields = [frame[start:end] for start, end in elements_of(frame, body + 3)]
-            handle = scalar_at(fields[HANDLE], 0)
+            handle = scalar_at(fields[HANDLE_INDEXES[performative]], 0)
             if not isinstance(handle, int):
-                return frame, False
-            if performative == DETACH:
-                transfers.unfinished.pop(handle, None)
-                return frame, False
-            return self._read_transfer(frame, fields, handle, transfers)
+                raise Undecodable("no handle")
+            if performative == TRANSFER and handle not in session.detached:
+                return self._read_transfer(frame, fields, handle, session)
         except (Undecodable, IndexError):
-            return frame, False  # Proton refuses it
+            return frame, False  # a flow of the session, or what Proton refuses
+        if performative == ATTACH:
+            session.detached.discard(handle)
+        elif handle in session.detached:
+            # What a flow says of the windows of the session counts.
+            windows = fields[: HANDLE_INDEXES[FLOW]]
+            return write_frame(frame, FLOW, windows, b"") if performative == FLOW else b"", False
+        elif performative == DETACH:
+            session.detached.add(handle)
+            session.unfinished.pop(handle, None)
+        return frame, False
 
     def _read_transfer(
-        self, frame: bytes, fields: list[bytes], handle: int, transfers: SessionTransfers
+        self, frame: bytes, fields: list[bytes], handle: int, session: OpenSession
     ) -> tuple[bytes, bool]:
         def number(index: int) -> int | None:
             found = scalar_at(fields[index], 0) if index < len(fields) else None
@@ -145,16 +174,16 @@ class FrameReader:
             return index < len(fields) and fields[index] in TRUE
 
         client_id = number(DELIVERY_ID)
-        unfinished = transfers.unfinished.pop(handle, None)
+        unfinished = session.unfinished.pop(handle, None)
         if unfinished is None:
             if client_id is None:
                 return frame, False  # Proton refuses it
-            unfinished = transfers.number(client_id), number(MESSAGE_FORMAT) == BATCH_FORMAT
+            unfinished = session.number(client_id), number(MESSAGE_FORMAT) == BATCH_FORMAT
             if unfinished[0] != client_id and not flag(SETTLED):
-                transfers.client_ids[unfinished[0]] = client_id
+                session.client_ids[unfinished[0]] = client_id
         own_id, is_batch = unfinished
         if flag(MORE) and not flag(ABORTED):
-            transfers.unfinished[handle] = unfinished
+            session.unfinished[handle] = unfinished
         if client_id in (None, own_id):
             return frame, is_batch
         fields[DELIVERY_ID] = encode_uint(own_id)
@@ -180,7 +209,7 @@ def frame_extents(data: bytes, size_max: int) -> Iterator[tuple[int, int]]:
         at += size
 
 
-def answer_client(frame: bytes, transfers: SessionTransfers) -> bytes:
+def answer_client(frame: bytes, session: OpenSession) -> bytes:
     """A disposition of Proton's, under the ids of the client: one frame for each where they differ.
 
     A disposition as the sender (of what the client received) stays as it is.
@@ -191,13 +220,13 @@ def answer_client(frame: bytes, transfers: SessionTransfers) -> bytes:
     first = int(scalar_at(fields[FIRST], 0) or 0)
     last = first if fields[LAST] == NULL else int(scalar_at(fields[LAST], 0) or 0)
     ids = [(first + n) % ID_LIMIT for n in range((last - first) % ID_LIMIT + 1)]
-    if fields[ROLE] not in TRUE or transfers.client_ids.keys().isdisjoint(ids):
+    if fields[ROLE] not in TRUE or session.client_ids.keys().isdisjoint(ids):
         return frame
     answered: list[bytes] = []
     for own_id in ids:
-        client_id = encode_uint(transfers.client_ids.get(own_id, own_id))
+        client_id = encode_uint(session.client_ids.get(own_id, own_id))
         if fields[IS_SETTLED] in TRUE:
-            transfers.client_ids.pop(own_id, None)
+            session.client_ids.pop(own_id, None)
         fields[FIRST : LAST + 1] = [client_id, client_id]
         answered.append(write_frame(frame, DISPOSITION, fields, b""))
     return b"".join(answered)
