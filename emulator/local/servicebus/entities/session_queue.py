@@ -12,7 +12,7 @@ from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import MessageIndex, ReadyQueue, TimerKey, TimerKind
 from local.servicebus.entities.queue import Queue, QueueOptions
-from local.servicebus.entities.store import StoredQueue
+from local.servicebus.entities.store import SessionState, StoredQueue
 from local.servicebus.message import BrokeredMessage, StoredMessage
 
 
@@ -40,7 +40,7 @@ class MessageSession:
     delivered: dict[int, StoredMessage] = field(default_factory=dict)
     holder: SessionConsumer | None = None
     locked_until: float = 0.0
-    state: bytes | None = None
+    state: SessionState | None = None
 
 
 class SessionQueue(Queue[SessionConsumer]):
@@ -187,15 +187,22 @@ class SessionQueue(Queue[SessionConsumer]):
         return session
 
     def set_state(
-        self, session_id: str, holder: SessionConsumer | None, state: bytes | None
+        self, session_id: str, holder: SessionConsumer | None, state: SessionState | None
     ) -> None:
         """Keep a state with the session for its next holder; None clears it."""
         self.held_session(session_id, holder).state = state
         self._store.save_session_state(self.name, session_id, state)
 
-    def session_ids(self) -> list[str]:
-        """The sessions that have messages, in any state, in the order of their first use."""
-        return [one.id for one in self._sessions.values() if len(one.index) > 0]
+    def session_ids(self, updated_after: float | None = None) -> list[str]:
+        """The sessions that have messages, in any state, or a session state, in order of first use.
+
+        With a time, those whose session state was set after it.
+        """
+        sessions = self._sessions.values()
+        if updated_after is None:
+            return [one.id for one in sessions if len(one.index) > 0 or one.state is not None]
+        with_state = [(one.id, one.state) for one in sessions if one.state is not None]
+        return [session_id for session_id, state in with_state if state.updated_at > updated_after]
 
     def index_of(self, session_id: str | None) -> MessageIndex:
         if session_id is None:

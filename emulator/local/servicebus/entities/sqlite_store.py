@@ -23,7 +23,7 @@ from zlib import crc32
 
 from local.servicebus.config import QueueConfig, SubscriptionConfig, TopicConfig
 from local.servicebus.entities.indexes import SentMessageId
-from local.servicebus.entities.store import EntityConfig, MessageStore, StoredQueue
+from local.servicebus.entities.store import EntityConfig, MessageStore, SessionState, StoredQueue
 from local.servicebus.message import (
     BrokeredMessage,
     DeadLetterReason,
@@ -43,6 +43,8 @@ CREATE TABLE IF NOT EXISTS messages (
 CREATE TABLE IF NOT EXISTS numbers (queue TEXT PRIMARY KEY, last INTEGER);
 CREATE TABLE IF NOT EXISTS session_states (
     queue TEXT, session_id TEXT, state BLOB, PRIMARY KEY (queue, session_id));
+CREATE TABLE IF NOT EXISTS session_state_times (
+    queue TEXT, session_id TEXT, at REAL, PRIMARY KEY (queue, session_id));
 CREATE TABLE IF NOT EXISTS seen (
     queue TEXT, message_id TEXT, at REAL, number INTEGER, PRIMARY KEY (queue, message_id));
 CREATE TABLE IF NOT EXISTS rules (subscription TEXT PRIMARY KEY, encoded BLOB);
@@ -54,6 +56,13 @@ DELETE_MESSAGE = "DELETE FROM messages WHERE queue=? AND number=?"
 SAVE_NUMBER = "INSERT OR REPLACE INTO numbers VALUES (?, ?)"
 SAVE_STATE = "INSERT OR REPLACE INTO session_states VALUES (?, ?, ?)"
 DELETE_STATE = "DELETE FROM session_states WHERE queue=? AND session_id=?"
+# A table of its own, which a file from before it has not; the time of a state there is 1970.
+SAVE_STATE_TIME = "INSERT OR REPLACE INTO session_state_times VALUES (?, ?, ?)"
+DELETE_STATE_TIME = "DELETE FROM session_state_times WHERE queue=? AND session_id=?"
+LOAD_STATES = """
+SELECT session_id, state, coalesce(at, 0.0) FROM session_states
+LEFT JOIN session_state_times USING (queue, session_id) WHERE queue=?
+"""
 SAVE_SENT_ID = "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?)"
 DELETE_SENT_ID = "DELETE FROM seen WHERE queue=? AND message_id=?"
 SAVE_DECLARATION = "INSERT OR REPLACE INTO declarations VALUES (?, ?)"
@@ -63,6 +72,7 @@ FORGET = tuple(
         ("messages", "queue"),
         ("numbers", "queue"),
         ("session_states", "queue"),
+        ("session_state_times", "queue"),
         ("seen", "queue"),
         ("rules", "subscription"),
     )
@@ -104,14 +114,13 @@ class SqliteMessageStore(MessageStore):
         rows = self._db.execute("SELECT * FROM messages WHERE queue=? ORDER BY number", (queue,))
         messages = tuple(read_row(row) for row in rows)
         last = self._db.execute("SELECT last FROM numbers WHERE queue=?", (queue,)).fetchone()
-        states_query = "SELECT session_id, state FROM session_states WHERE queue=?"
-        states = self._db.execute(states_query, (queue,))
+        states = self._db.execute(LOAD_STATES, (queue,))
         sent_query = "SELECT message_id, at, number FROM seen WHERE queue=? ORDER BY at"
         sent = self._db.execute(sent_query, (queue,))
         return StoredQueue(
             0 if last is None else last[0],
             messages,
-            dict(states.fetchall()),
+            {session_id: SessionState(content, at) for session_id, content, at in states},
             tuple(SentMessageId(*row) for row in sent),
         )
 
@@ -143,12 +152,14 @@ class SqliteMessageStore(MessageStore):
     def save_last_sequence_number(self, queue: str, number: int) -> None:
         self._numbers[queue] = number
 
-    def save_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
-        row = ("session_states", queue, session_id)
+    def save_session_state(self, queue: str, session_id: str, state: SessionState | None) -> None:
+        row, time = (("session_states", queue, session_id), ("state_times", queue, session_id))
         if state is None:
             self._change(row, DELETE_STATE, queue, session_id)
+            self._change(time, DELETE_STATE_TIME, queue, session_id)
         else:
-            self._change(row, SAVE_STATE, queue, session_id, state)
+            self._change(row, SAVE_STATE, queue, session_id, state.content)
+            self._change(time, SAVE_STATE_TIME, queue, session_id, state.updated_at)
 
     def save_sent_id(self, queue: str, sent: SentMessageId) -> None:
         row = ("seen", queue, sent.message_id)

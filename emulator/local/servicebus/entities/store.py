@@ -16,12 +16,20 @@ type EntityConfig = QueueConfig | TopicConfig | SubscriptionConfig
 
 
 @dataclass(frozen=True, slots=True)
+class SessionState:
+    """What was kept with a session, and when, in seconds since 1970."""
+
+    content: bytes
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoredQueue:
     """The stored content of one queue or topic."""
 
     last_sequence_number: int = 0
     messages: tuple[StoredMessage, ...] = ()
-    session_states: dict[str, bytes] = field(default_factory=dict)
+    session_states: dict[str, SessionState] = field(default_factory=dict)
     sent_ids: tuple[SentMessageId, ...] = ()
 
 
@@ -41,7 +49,7 @@ class MessageStore:
     def save_last_sequence_number(self, queue: str, number: int) -> None:
         """Record the last sequence number given out."""
 
-    def save_session_state(self, queue: str, session_id: str, state: bytes | None) -> None:
+    def save_session_state(self, queue: str, session_id: str, state: SessionState | None) -> None:
         """Record a session's state; None clears it."""
 
     def save_sent_id(self, queue: str, sent: SentMessageId) -> None:

@@ -27,12 +27,13 @@ from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.entities.store import SessionState
 from local.servicebus.links.outgoing import encode_properties, read_dead_letter_reason
 from local.servicebus.links.request_response import SendResponse
 from local.servicebus.message import Disposition, Settlement, StoredMessage
 from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
-LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: any session with messages
+LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: all sessions
 STATUS_OK, STATUS_NO_CONTENT = 200, 204
 LISTS = ("messages", "sessions-ids")  # a response with an empty one has no content
 SETTLEMENTS = {
@@ -189,21 +190,21 @@ class ManagementNode:
     def _get_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
         queue, session_id = self._require_sessions(), body["session-id"]
         holder = queue.holder_on(self._connection, session_id)
-        return {"session-state": queue.held_session(session_id, holder).state}
+        state = queue.held_session(session_id, holder).state
+        return {"session-state": None if state is None else state.content}
 
-    def _set_state(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
+    def _set_state(self, body: RequestBody, now: float) -> RequestBody:
         queue, session_id = self._require_sessions(), body["session-id"]
-        state = body["session-state"]
+        content = body["session-state"]
         holder = queue.holder_on(self._connection, session_id)
-        queue.set_state(session_id, holder, None if state is None else bytes(state))
+        state = None if content is None else SessionState(bytes(content), now)
+        queue.set_state(session_id, holder, state)
         return {}
 
     def _list_sessions(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        if int(body["last-updated-time"]) < LAST_UPDATED_ANY:
-            description = "sessions cannot be listed by the time of their last update"
-            raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, description)
-        skip, top = int(body["skip"]), int(body["top"])
-        found = self._require_sessions().session_ids()[skip : skip + top]
+        after, skip, top = (int(body[key]) for key in ("last-updated-time", "skip", "top"))
+        updated_after = None if after >= LAST_UPDATED_ANY else after / 1000
+        found = self._require_sessions().session_ids(updated_after)[skip : skip + top]
         names: Any = plain_array(Data.STRING, found) if found else []
         return {"skip": int32(skip + len(found)), "sessions-ids": names}
 

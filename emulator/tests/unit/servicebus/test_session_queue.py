@@ -7,6 +7,7 @@ import pytest
 
 from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 from local.servicebus.entities.session_queue import SessionQueue
+from local.servicebus.entities.store import SessionState
 from local.servicebus.message import Disposition, Settlement
 from unit.servicebus.queues import (
     LOCK_SECONDS,
@@ -57,7 +58,7 @@ def test_an_old_holder_can_do_nothing_to_its_successor() -> None:
         lambda: queue.settle(stale, Disposition(Settlement.COMPLETE), LOCK_SECONDS),
         lambda: queue.renew("s", old, LOCK_SECONDS),
         lambda: queue.receive("s", old),
-        lambda: queue.set_state("s", old, b"mine"),
+        lambda: queue.set_state("s", old, SessionState(b"mine", LOCK_SECONDS)),
     ):
         with pytest.raises(AmqpError) as refusal:
             attempt()
@@ -86,12 +87,17 @@ def test_a_lock_lost_before_its_time_is_like_one_that_ran_out() -> None:
     assert body(queue.receive("s", successor)) == "one"
 
 
-def test_only_sessions_with_messages_are_listed() -> None:
-    queue = session_queue()
+def test_only_sessions_with_messages_or_a_state_are_listed() -> None:
+    queue, holder = session_queue(), Consumer()
     queue.accept("empty", Consumer(), 0)
     queue.send([message("x", "b"), message("x", "a"), message("y", "b")], now=0)
+    for session_id, time in (("early", 3.0), ("late", 5.0)):
+        queue.accept(session_id, holder, time)
+        queue.set_state(session_id, holder, SessionState(b"mine", time))
+        queue.release(session_id, holder, time)
 
-    assert queue.session_ids() == ["b", "a"]
+    assert queue.session_ids() == ["b", "a", "early", "late"]
+    assert [queue.session_ids(time) for time in (2, 3, 5)] == [["early", "late"], ["late"], []]
 
 
 def test_a_session_without_messages_state_or_holder_is_forgotten() -> None:

@@ -14,7 +14,7 @@ import pytest
 from local.servicebus.entities import sqlite_store
 from local.servicebus.entities.indexes import SentMessageId
 from local.servicebus.entities.sqlite_store import SqliteMessageStore
-from local.servicebus.entities.store import StoredQueue
+from local.servicebus.entities.store import SessionState, StoredQueue
 from local.servicebus.message import BrokeredMessage, MessageState, StoredMessage
 from local.sqlite_file import ForeignFile
 
@@ -53,7 +53,7 @@ class Model:
         self.chance = chance
         self.last = 0
         self.messages: dict[int, StoredMessage] = {}
-        self.states: dict[str, bytes] = {}
+        self.states: dict[str, SessionState] = {}
         self.seen: dict[str, SentMessageId] = {}
 
     def step(self) -> None:
@@ -80,7 +80,8 @@ class Model:
             self.store.save_message(QUEUE, failed)
 
     def set_state(self) -> None:
-        session, state = self.chance.choice("ab"), self.chance.choice([None, b"one", b"two"])
+        session, content = self.chance.choice("ab"), self.chance.choice([None, b"one", b"two"])
+        state = None if content is None else SessionState(content, self.chance.random())
         self.states.pop(session, None)
         if state is not None:
             self.states[session] = state
@@ -169,6 +170,17 @@ def test_a_file_of_another_version_is_refused_and_left_alone(tmp_path: Path) -> 
         SqliteMessageStore(path)
 
     assert path.read_bytes() == before
+
+
+def test_a_session_state_from_before_its_time_was_kept_is_as_old_as_can_be(tmp_path: Path) -> None:
+    with opened(tmp_path) as store:
+        store.save_session_state(QUEUE, "N101", SessionState(b"gate 7", 1.0))
+    earlier = sqlite3.connect(tmp_path / f"{FILES}.sqlite")
+    earlier.executescript("DROP TABLE session_state_times")
+    earlier.close()
+
+    with opened(tmp_path) as again:
+        assert again.load(QUEUE).session_states == {"N101": SessionState(b"gate 7", 0.0)}
 
 
 def test_what_is_left_beside_a_file_that_was_removed_does_not_count(tmp_path: Path) -> None:
