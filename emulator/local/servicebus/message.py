@@ -31,7 +31,7 @@ class Settlement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokeredMessage:
-    """A message as sent. Of `encoded` nobody alters anything but receivers, who may set properties.
+    """A message as sent. Receivers may set properties in `encoded`, and a topic notes its number.
 
     Times are seconds since 1970. A `time_to_live_seconds` of None leaves it to the queue.
     `message_id` is only for duplicate detection on arrival: it is not stored beside `encoded`.

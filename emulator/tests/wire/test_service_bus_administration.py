@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from azure.servicebus.management import (
 )
 
 from local.testing.patience import eventually
+from wire.raw_amqp import sign
 from wire.service_bus import Bus, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
@@ -124,6 +126,50 @@ def test_a_topic_with_subscriptions_and_rules_made_by_a_client_spreads_messages(
     assert isinstance(kept.filter, CorrelationRuleFilter)
     assert kept.filter.label == "departed"
     assert kept.filter.properties == {"late": True, "gate": 7, "by": "x"}
+
+
+def test_the_size_of_an_entity_is_that_of_its_messages_and_session_states(
+    bus: Bus, admin: ServiceBusAdministrationClient
+) -> None:
+    def size(queue: str) -> int:
+        return admin.get_queue_runtime_properties(queue).size_in_bytes or 0
+
+    def topic_size() -> int:
+        return admin.get_topic_runtime_properties("news").size_in_bytes or 0
+
+    assert (size("flights"), size("parcels"), topic_size()) == (0, 0, 0)
+    bus.send("parcels", "x" * 1000)
+    alone = size("parcels")
+    bus.send("parcels", "x" * 1000)
+    bus.send("flights", "x" * 1000, session="N101")
+    with bus.receiver("flights", "N101") as receiver:
+        receiver.complete_message(receive_one(receiver))
+        receiver.session.set_state(b"gate 7")
+    with bus.receiver("parcels") as receiver:
+        receiver.dead_letter_message(receive_one(receiver))  # it counts there, too
+    with bus.client.get_topic_sender("news") as sender:
+        sender.send_messages(ServiceBusMessage("x" * 1000, session_id="N101"))
+
+    assert 1000 < alone < 1200
+    assert (size("parcels"), size("flights")) == (2 * alone, len(b"gate 7"))
+    assert 2000 < topic_size() < 2400, "a copy in each subscription that takes it"
+
+
+def test_the_filters_of_a_topic_are_counted_by_their_kind(
+    bus: Bus, admin: ServiceBusAdministrationClient
+) -> None:
+    """In what api-version 2024-05 tells; a rule that takes all is one in SQL."""
+    admin.create_rule("news", "everything", "none", filter=FalseRuleFilter())
+    connection = HTTPConnection(bus.namespace.host, bus.namespace.port, timeout=60)
+    token = sign(f"http://{bus.namespace.host}/news")
+    connection.request("GET", "/news?api-version=2024-05", headers={"Authorization": token})
+    told = connection.getresponse().read().decode()
+    connection.close()
+
+    assert dict(re.findall(r"<sb:(\w+FilterCount)>(\d+)<", told)) == {
+        "SqlFilterCount": "3",
+        "CorrelationFilterCount": "1",
+    }
 
 
 def test_everything_can_be_listed_page_by_page(

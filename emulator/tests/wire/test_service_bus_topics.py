@@ -65,6 +65,40 @@ def test_a_correlation_filter_takes_what_equals_it_in_all_it_names(bus: Bus) -> 
         assert drain(receiver, 1) == ["a"]
 
 
+def test_a_copy_tells_the_number_of_its_message_in_the_topic_after_a_restart_and_as_dead_letter(
+    tmp_path: Path,
+) -> None:
+    departed = ServiceBusMessage("b", subject="departed", application_properties={"late": True})
+    with running_bus(tmp_path) as bus:
+        publish(bus, ServiceBusMessage("a"), departed)
+        with subscribed(bus, "everything") as receiver:
+            receiver.dead_letter_message(receive_one(receiver))
+    numbers = {}
+    with running_bus(tmp_path) as bus:
+        for name, sub_queue in (
+            ("everything", None),
+            ("everything", ServiceBusSubQueue.DEAD_LETTER),
+            ("departures", None),
+        ):
+            with subscribed(bus, name, sub_queue=sub_queue) as receiver:
+                message = receive_one(receiver)
+            own, first = message.sequence_number, message.enqueued_sequence_number
+            numbers[name, sub_queue is None] = (str(message), own, first)
+        # Sent on by who received it, it is a new message; in a queue the number is 0, as in Azure.
+        forwarded = ServiceBusMessage(b"".join(message.body))
+        forwarded.raw_amqp_message.annotations = message.raw_amqp_message.annotations
+        with bus.client.get_queue_sender("parcels") as sender:
+            sender.send_messages(forwarded)
+        with bus.receiver("parcels") as receiver:
+            assert receive_one(receiver).enqueued_sequence_number == 0
+
+    assert numbers == {
+        ("everything", True): ("b", 2, 2),
+        ("everything", False): ("a", 1, 1),
+        ("departures", True): ("b", 1, 2),
+    }
+
+
 def test_copies_are_settled_apart(bus: Bus) -> None:
     departed = ServiceBusMessage(
         "N101", subject="departed", session_id="N101", application_properties={"late": True}

@@ -188,11 +188,11 @@ class Administration:
         entity = self._find(name)
         title = entity.name.rpartition("/Subscriptions/")[2]
         if isinstance(entity, Topic):
-            count = len(entity.subscriptions)
-            description = atom.write_topic(entity.config, count, entity.depth())
+            rules = [one.rules.rules if one.rules else [] for one in entity.subscriptions]
+            description = atom.write_topic(entity.config, rules, entity.depth(), entity.size())
         elif isinstance(entity, Queue):
             kind = "Queue" if entity.rules is None else "Subscription"
-            description = atom.write_queue(entity.config, kind, entity.depth())
+            description = atom.write_queue(entity.config, kind, entity.depth(), entity.size())
         return atom.write_entry(url, title, description)
 
     def _describe_namespace(self) -> Element:

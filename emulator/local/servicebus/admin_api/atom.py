@@ -5,7 +5,8 @@ and is written from what the broker goes by.
 https://learn.microsoft.com/rest/api/servicebus/entities
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
@@ -39,6 +40,7 @@ HARMLESS: dict[str, tuple[str, ...] | None] = {
     **dict.fromkeys(("EnableBatchedOperations", "SupportOrdering", "MaxSizeInMegabytes")),
     **dict.fromkeys(("MaxMessageSizeInKilobytes", "DeadLetteringOnFilterEvaluationExceptions")),
     **dict.fromkeys(("SizeInBytes", "MessageCount", "SubscriptionCount", "CountDetails")),
+    **dict.fromkeys(("SqlFilterCount", "CorrelationFilterCount")),
     **dict.fromkeys(("CreatedAt", "UpdatedAt", "AccessedAt", "EntityAvailabilityStatus")),
     **dict.fromkeys(("EnablePartitioning", "EnableExpress", "IsAnonymousAccessible"), ("false",)),
     **dict.fromkeys(("EnableSubscriptionPartitioning",), ("false",)),
@@ -130,8 +132,11 @@ def read_pair(pair: Element) -> tuple[str, Any]:
             raise UnsupportedRule(f"the property {key!r} is of type {other}, which is not honoured")
 
 
-def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int]) -> Element:
-    """The description of a queue or a subscription, with how many messages it holds."""
+def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int], size: int) -> Element:
+    """The description of a queue or a subscription, with how many messages it holds.
+
+    A subscription tells no size: what it holds counts for its topic.
+    """
     window = config.duplicate_window_seconds
     description = Element(f"{{{SERVICE_BUS}}}{kind}Description")
     values = {
@@ -143,6 +148,7 @@ def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int]) -> Ele
         "DuplicateDetectionHistoryTimeWindow": None if window is None else write_duration(window),
         "MaxDeliveryCount": config.max_delivery_count,
         "EnableBatchedOperations": True,
+        "SizeInBytes": size if kind == "Queue" else None,
         "MessageCount": sum(depth.values()),
         "Status": "Active",
         "AutoDeleteOnIdle": FOR_EVER,
@@ -153,16 +159,28 @@ def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int]) -> Ele
     return description
 
 
-def write_topic(config: TopicConfig, subscriptions: int, depth: Mapping[str, int]) -> Element:
+def write_topic(
+    config: TopicConfig,
+    subscriptions: Sequence[Sequence[SubscriptionRule]],
+    depth: Mapping[str, int],
+    size: int,
+) -> Element:
+    """The description of a topic, given the rules of each subscription."""
     window = config.duplicate_window_seconds
+    filters = Counter(type(rule.filter) for rules in subscriptions for rule in rules)
+    correlation = filters.pop(CorrelationFilter, 0)
     description = Element(f"{{{SERVICE_BUS}}}TopicDescription")
     values = {
         "DefaultMessageTimeToLive": write_duration(config.time_to_live_seconds),
         "RequiresDuplicateDetection": window is not None,
         "DuplicateDetectionHistoryTimeWindow": None if window is None else write_duration(window),
         "EnableBatchedOperations": True,
+        "SizeInBytes": size,
         "Status": "Active",
-        "SubscriptionCount": subscriptions,
+        "SubscriptionCount": len(subscriptions),
+        # True and false are SQL filters, too.
+        "SqlFilterCount": filters.total(),
+        "CorrelationFilterCount": correlation,
         "AutoDeleteOnIdle": FOR_EVER,
         "EntityAvailabilityStatus": "Available",
     }

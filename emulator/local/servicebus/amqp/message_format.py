@@ -194,6 +194,8 @@ ENQUEUED_TIME = encode_symbol("x-opt-enqueued-time")
 LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
 MESSAGE_STATE = encode_symbol("x-opt-message-state")
 LOCK_TOKEN = encode_symbol("x-opt-lock-token")
+# Under which a topic hands its number on to its subscriptions; no client is told this name.
+TOPIC_SEQUENCE_NUMBER = encode_symbol("x-local-topic-sequence-number")
 BROKER_ANNOTATIONS = {
     symbol[2:]
     for symbol in (
@@ -203,6 +205,7 @@ BROKER_ANNOTATIONS = {
         LOCKED_UNTIL,
         MESSAGE_STATE,
         LOCK_TOKEN,
+        TOPIC_SEQUENCE_NUMBER,
     )
 }
 
@@ -358,12 +361,30 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     # Once deferred, a message stays so while it is received and locked by its number.
     state = MessageState.DEFERRED if stored.was_deferred else stored.state
     entries += (SEQUENCE_NUMBER, encode_long(stored.sequence_number))
+    entries += (ENQUEUE_SEQUENCE_NUMBER, read_topic_number(data, sent))
     entries += (ENQUEUED_TIME, encode_timestamp(stored.enqueued_at))
     if STATE_NUMBERS[state]:
         entries += (MESSAGE_STATE, b"\x71" + struct.pack(">i", STATE_NUMBERS[state]))
     if stored.lock is not None:
         entries += (LOCKED_UNTIL, encode_timestamp(stored.lock.until))
     return encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
+
+
+def note_topic_number(data: bytes, number: int) -> bytes:
+    """The message with the number that it has in its topic, which deliveries tell."""
+    found = {section.code: section for section in read_sections(data)}
+    entries = copy_entries(data, found.get(MESSAGE_ANNOTATIONS), {TOPIC_SEQUENCE_NUMBER[2:]})
+    entries += (TOPIC_SEQUENCE_NUMBER, encode_long(number))
+    noted = encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
+    return replace_section(data, MESSAGE_ANNOTATIONS, noted)
+
+
+def read_topic_number(data: bytes, annotations: MessageSection | None) -> bytes:
+    """The encoded number that a topic noted; 0 without one, as Azure has it in a queue."""
+    for key, value, end in entries_of(data, annotations) if annotations is not None else ():
+        if text_at(data, key) == TOPIC_SEQUENCE_NUMBER[2:]:
+            return data[value:end]
+    return encode_long(0)
 
 
 def copy_entries(

@@ -184,6 +184,10 @@ class MessagingEntity(ABC):
     def depth(self) -> dict[str, int]:
         return {state.value: self._counts[state] for state in MessageState} | {DEAD_LETTERED: 0}
 
+    def size(self) -> int:
+        """The bytes that its messages take, with all that is held under it."""
+        return sum(len(stored.message.encoded) for stored in self.index.browse(0))
+
     def find(self, sequence_number: int, state: MessageState) -> StoredMessage:
         """The message with this number; refused unless it is there, and in this state."""
         stored = self.index.find(sequence_number)

@@ -224,6 +224,9 @@ class Queue[Consumer = Any](MessagingEntity):
         dead_letters = 0 if self.dead_letters is None else len(self.dead_letters.index)
         return {**super().depth(), DEAD_LETTERED: dead_letters}
 
+    def size(self) -> int:
+        return super().size() + (0 if self.dead_letters is None else self.dead_letters.size())
+
     def _change_state(self, stored: StoredMessage, state: MessageState) -> None:
         self._counts[stored.state] -= 1
         stored.state = state

@@ -204,6 +204,10 @@ class SessionQueue(Queue[SessionConsumer]):
         with_state = [(one.id, one.state) for one in sessions if one.state is not None]
         return [session_id for session_id, state in with_state if state.updated_at > updated_after]
 
+    def size(self) -> int:
+        states = (one.state.content for one in self._sessions.values() if one.state is not None)
+        return super().size() + sum(map(len, states))
+
     def index_of(self, session_id: str | None) -> MessageIndex:
         if session_id is None:
             return self.index

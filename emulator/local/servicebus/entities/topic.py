@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from local.servicebus.amqp.errors import AmqpError
+from local.servicebus.amqp.message_format import note_topic_number
 from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
@@ -35,7 +36,12 @@ class Topic(MessagingEntity):
 
         In a subscription with sessions a message without a session id becomes a dead letter.
         """
-        limited = replace(message, time_to_live_seconds=self.time_to_live(message))
+        number = self.next_sequence_number()
+        limited = replace(
+            message,
+            encoded=note_topic_number(message.encoded, number),
+            time_to_live_seconds=self.time_to_live(message),
+        )
         for queue in self.subscriptions:
             if queue.rules is None or not queue.rules.match(message.encoded):
                 continue
@@ -46,7 +52,10 @@ class Topic(MessagingEntity):
                 queue.dead_letter_on_arrival(limited, reason, now)
             else:
                 queue.enqueue(limited, now)
-        return self.next_sequence_number()
+        return number
+
+    def size(self) -> int:
+        return super().size() + sum(queue.size() for queue in self.subscriptions)
 
     def make_ready(self, stored: StoredMessage) -> None:
         """Do nothing: a topic has no active messages."""

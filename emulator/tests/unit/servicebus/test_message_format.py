@@ -99,7 +99,11 @@ def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -
         id="m1",
         durable=True,
         properties={"k": "v"},
-        annotations={symbol("x-opt-partition-key"): "p", symbol("x-opt-sequence-number"): 99},
+        annotations={
+            symbol("x-opt-partition-key"): "p",
+            symbol("x-opt-sequence-number"): 99,
+            symbol("x-opt-enqueue-sequence-number"): 99,
+        },
     )
     stored = StoredMessage(
         7,
@@ -119,6 +123,7 @@ def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -
     assert message.annotations == {
         "x-opt-partition-key": "p",
         "x-opt-sequence-number": 7,
+        "x-opt-enqueue-sequence-number": 0,
         "x-opt-enqueued-time": 1500,
         "x-opt-locked-until": 31_500,
     }

@@ -1,5 +1,7 @@
 """A topic in virtual time."""
 
+from dataclasses import replace
+
 from proton import Message as AmqpMessage
 
 from local.servicebus.amqp.message_format import read_message
@@ -14,7 +16,7 @@ from local.servicebus.rules import (
     SubscriptionRule,
     SystemProperty,
 )
-from unit.servicebus.queues import message, plain_queue, session_queue
+from unit.servicebus.queues import plain_queue, session_queue
 
 
 def sent(body: str, **properties: object) -> BrokeredMessage:
@@ -67,7 +69,7 @@ def test_every_subscription_gets_what_its_rules_match_and_gets_it_once() -> None
 def test_a_scheduled_message_meets_the_rules_of_the_time_at_which_it_is_due() -> None:
     queue = plain_queue(rules=equal_to(gate=7))
     news = topic(queue)
-    (number,) = news.send([message("later", scheduled_for=5)], now=0)
+    (number,) = news.send([replace(sent("later"), scheduled_for=5)], now=0)
     assert [m.sequence_number for m in news.peek(0, 9)] == [number]
 
     assert queue.rules is not None
@@ -83,7 +85,7 @@ def test_a_message_without_a_session_is_a_dead_letter_where_sessions_are_require
     sessions, plain = session_queue(rules=MATCH_ALL), plain_queue(rules=MATCH_ALL)
     news = topic(sessions, plain)
 
-    news.send([message("whose?")], now=0)
+    news.send([sent("whose?")], now=0)
 
     assert sessions.depth()["active"] == 0
     assert plain.depth()["active"] == 1
@@ -97,7 +99,7 @@ def test_the_topic_s_time_to_live_is_a_limit_for_its_subscriptions() -> None:
     queue = plain_queue(rules=MATCH_ALL, time_to_live_seconds=100.0)
     news = topic(queue, time_to_live_seconds=5)
 
-    news.send([message("short"), message("shorter", time_to_live_seconds=2)], now=0)
+    news.send([sent("short"), replace(sent("shorter"), time_to_live_seconds=2)], now=0)
 
     assert [stored.expires_at for stored in queue.peek(0, 9)] == [5, 2]
 
@@ -106,9 +108,7 @@ def test_duplicates_are_dropped_before_they_reach_a_subscription() -> None:
     queue = plain_queue(rules=MATCH_ALL)
     news = topic(queue, duplicate_window_seconds=60)
 
-    numbers = news.send(
-        [BrokeredMessage(b"x", message_id="m"), BrokeredMessage(b"y", message_id="m")], now=0
-    )
+    numbers = news.send([sent("x", id="m"), sent("y", id="m")], now=0)
 
     assert numbers[0] == numbers[1]
     assert queue.depth()["active"] == 1
