@@ -228,13 +228,36 @@ def test_a_transaction_is_refused_by_name(bus: Bus) -> None:
     assert error[:2] == ["amqp:not-implemented", "Transactions are not honoured"]
 
 
-def test_websockets_are_refused_by_name(bus: Bus) -> None:
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/$servicebus/websocket", {"Upgrade": "websocket", "Connection": "Upgrade"}),
+        ("/", {"Upgrade": "websocket", "Connection": "keep-alive, Upgrade"}),
+        ("/$servicebus/websocket/", {}),
+    ],
+)
+def test_websockets_are_refused_by_name_and_the_transport_to_set_is_told(
+    bus: Bus, path: str, headers: dict[str, str]
+) -> None:
     connection = HTTPConnection(bus.namespace.host, bus.namespace.port, timeout=60)
-    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    connection.request("GET", "/$servicebus/websocket", headers=headers)
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     said = answer.read().decode()
     connection.close()
 
     assert answer.status == 501
-    assert "no WebSockets" in said
+    assert "AMQP over WebSockets is not offered" in said
+    assert "ServiceBusTransportType.AmqpTcp in .NET" in said
+
+
+def test_transfer_dead_letters_are_refused_by_name(bus: Bus) -> None:
+    path = f"{QUEUE}/$Transfer/$DeadLetterQueue"
+    with opened_client(bus, QUEUE) as client:
+        answer: Any = client.put_token(path)
+        client.attach(RECEIVER, path)
+        condition, description = client.expect(raw_amqp.DETACH).fields[2].value[:2]
+
+    assert answer.properties["status-code"] == 404
+    assert condition == "amqp:not-found"
+    for said in (description, answer.properties["status-description"]):
+        assert said.endswith("nothing is forwarded, so there are no transfer dead letters")

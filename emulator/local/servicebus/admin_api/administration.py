@@ -44,6 +44,12 @@ from local.servicebus.nodes.authorization import verify_token
 from local.servicebus.rules import MATCH_ALL, RuleSet, SubscriptionRule, UnsupportedRule
 
 PAGE_MAX = 100
+WEBSOCKET_PATH = "/$servicebus/websocket"  # where clients look for AMQP in a WebSocket
+NO_WEBSOCKETS = (
+    "AMQP over WebSockets is not offered. Set the client's transport to AMQP over TCP: "
+    "ServiceBusTransportType.AmqpTcp in .NET, AmqpTransportType.AMQP in Java, TransportType.Amqp "
+    "in Python; in JavaScript leave out webSocketOptions, and in Go NewWebSocketConn."
+)
 PATH = re.compile(
     r"(?P<entity>.+?)"
     r"(?P<subscriptions>/subscriptions(/(?P<subscription>[^/]+)(?P<rules>/rules(/(?P<rule>[^/]+))?)?)?)?",
@@ -68,8 +74,8 @@ class Administration:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request; what it changed is durable before it is answered."""
-        if "upgrade" in request.headers.get("Connection", "").lower():
-            return refuse_request(501, "This port speaks AMQP 1.0 over TCP: no WebSockets")
+        if is_for_websockets(request):
+            return refuse_request(501, NO_WEBSOCKETS)
         if "Origin" in request.headers:  # a page in a browser
             return refuse_request(403, "no pages of elsewhere")
         body = await request.read()
@@ -251,6 +257,11 @@ def write_page(request: web.BaseRequest, entries: list[Element]) -> Element:
     url = f"http://{request.host}{request.path}"
     more = f"{url}?$skip={end}&$top={end - first}" if end < len(entries) else None
     return atom.write_feed(url, entries[first:end], more)
+
+
+def is_for_websockets(request: web.BaseRequest) -> bool:
+    asks_for_upgrade = "upgrade" in request.headers.get("Connection", "").lower()
+    return asks_for_upgrade or request.path.rstrip("/").lower() == WEBSOCKET_PATH
 
 
 def is_update(request: web.BaseRequest) -> bool:

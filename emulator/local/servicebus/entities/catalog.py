@@ -16,6 +16,7 @@ from local.servicebus.entities.topic import Topic
 from local.servicebus.rules import RuleSet
 
 DEAD_LETTER_SUFFIX, MANAGEMENT_SUFFIX = "/$DeadLetterQueue", "/$management"
+TRANSFER_DEAD_LETTER_SUFFIX = f"/$Transfer{DEAD_LETTER_SUFFIX}"  # as SDKs ask for it
 
 
 class EntityCatalog:
@@ -62,6 +63,8 @@ class EntityCatalog:
         name = path.lower().removesuffix(MANAGEMENT_SUFFIX)
         if name not in self._by_name:
             description = f"The messaging entity {path!r} could not be found"
+            if name.endswith(TRANSFER_DEAD_LETTER_SUFFIX.lower()):
+                description += ": nothing is forwarded, so there are no transfer dead letters"
             raise AmqpError(ErrorCondition.NOT_FOUND, description)
         return self._by_name[name], len(name) < len(path)
 
