@@ -167,14 +167,24 @@ def test_a_filter_that_is_not_applied_is_refused_in_the_words_of_azure(
     assert rest.endswith(f"and so not {named}")
 
 
-def test_filters_that_are_no_map_are_refused(bus: Bus) -> None:
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"filter": ["n > 2"]}, "The filters of a link are no map"),
+        ({"properties": 7}, "The properties of a link are no map"),
+        (
+            {"properties": {symbol("com.microsoft:timeout"): "soon"}},
+            "com.microsoft:timeout is no number",
+        ),
+    ],
+)
+def test_what_is_not_of_the_type_it_must_be_is_refused(
+    bus: Bus, asked: Mapping[str, Any], said: str
+) -> None:
     with opened_client(bus, QUEUE) as client:
-        attach(client, RECEIVER, {"filter": ["n > 2"]})
+        attach(client, RECEIVER, asked)
 
-        assert condition_of_refusal(client) == [
-            "amqp:decode-error",
-            "The filters of a link are no map",
-        ]
+        assert condition_of_refusal(client) == ["amqp:decode-error", said]
 
 
 @pytest.mark.parametrize("is_described", [False, True])

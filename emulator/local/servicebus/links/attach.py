@@ -3,12 +3,15 @@
 The answer says what is in force: it repeats the addresses, and nothing that has no effect here.
 """
 
+from typing import Any
+
 from proton import Link, Sender, Terminus, symbol
 
 from local.servicebus.amqp.errors import AmqpError, ErrorCondition
 
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 SESSION_FILTER = symbol("com.microsoft:session-filter")
+TIMEOUT = symbol("com.microsoft:timeout")  # in milliseconds
 # By which a sender asks that its messages go on to another entity.
 TRANSFER_DESTINATION = symbol("com.microsoft:transfer-destination-address")
 
@@ -42,10 +45,20 @@ def refuse_unhonoured(link: Link) -> None:
         reason = "Dynamic nodes are not honoured: name a queue that there is"
     elif link.is_sender and source.distribution_mode == Terminus.DIST_MODE_COPY:
         reason = "The distribution mode copy is not honoured: peek the messages instead"
-    elif TRANSFER_DESTINATION in (link.remote_properties or {}):
+    elif TRANSFER_DESTINATION in read_properties(link):
         reason = f"Sending by way of another entity ({TRANSFER_DESTINATION}) is not honoured"
     if reason is not None:
         raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, reason)
+
+
+def read_properties(link: Link) -> dict[Any, Any]:
+    """The properties of an attach, with a timeout that is a number; raises AmqpError otherwise."""
+    given = {} if link.remote_properties is None else link.remote_properties
+    if not isinstance(given, dict):
+        raise AmqpError(ErrorCondition.DECODE_ERROR, "The properties of a link are no map")
+    if not isinstance(given.get(TIMEOUT), int | float | None):
+        raise AmqpError(ErrorCondition.DECODE_ERROR, f"{TIMEOUT} is no number")
+    return given
 
 
 def refuse_filters(link: Sender) -> None:

@@ -20,7 +20,12 @@ from local.servicebus.broker import Broker, ClientConnection, ClientOperation
 from local.servicebus.entities.plain_queue import PlainQueue
 from local.servicebus.entities.queue import Queue
 from local.servicebus.entities.session_queue import MessageSession, SessionQueue
-from local.servicebus.links.attach import SESSION_FILTER, read_filters
+from local.servicebus.links.attach import (
+    SESSION_FILTER,
+    TIMEOUT,
+    read_filters,
+    read_properties,
+)
 from local.servicebus.links.endpoint import LinkEndpoint, refuse_link, write_condition
 from local.servicebus.message import (
     DeadLetterReason,
@@ -32,7 +37,6 @@ from local.servicebus.message import (
 REASON, DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 LOCKED_UNTIL = symbol("com.microsoft:locked-until-utc")
-TIMEOUT = symbol("com.microsoft:timeout")  # in milliseconds
 WAIT_SECONDS_DEFAULT = 60.0  # when the client does not name a timeout
 TICKS_AT_1970 = 621_355_968_000_000_000  # .NET counts 100 ns since the year 1
 TICKS_PER_SECOND = 10_000_000
@@ -169,7 +173,7 @@ class SessionOutgoingLink(OutgoingLink[SessionQueue]):
         if wanted is not None:
             self._execute_accept(lambda: self._accept_named(wanted))
             return
-        milliseconds = (self._link.remote_properties or {}).get(TIMEOUT)
+        milliseconds = read_properties(self._link).get(TIMEOUT)
         seconds = WAIT_SECONDS_DEFAULT if milliseconds is None else milliseconds / 1000
         self._timeout = self._broker.call_later(seconds, self._on_timeout)
         self._queue.wait(self)
