@@ -361,7 +361,8 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     # Once deferred, a message stays so while it is received and locked by its number.
     state = MessageState.DEFERRED if stored.was_deferred else stored.state
     entries += (SEQUENCE_NUMBER, encode_long(stored.sequence_number))
-    entries += (ENQUEUE_SEQUENCE_NUMBER, read_topic_number(data, sent))
+    if (number := read_topic_number(data, sent)) is not None:
+        entries += (ENQUEUE_SEQUENCE_NUMBER, number)
     entries += (ENQUEUED_TIME, encode_timestamp(stored.enqueued_at))
     if STATE_NUMBERS[state]:
         entries += (MESSAGE_STATE, b"\x71" + struct.pack(">i", STATE_NUMBERS[state]))
@@ -379,12 +380,12 @@ def note_topic_number(data: bytes, number: int) -> bytes:
     return replace_section(data, MESSAGE_ANNOTATIONS, noted)
 
 
-def read_topic_number(data: bytes, annotations: MessageSection | None) -> bytes:
-    """The encoded number that a topic noted; 0 without one, as Azure has it in a queue."""
+def read_topic_number(data: bytes, annotations: MessageSection | None) -> bytes | None:
+    """The encoded number that a topic noted; None for what was sent to a queue, as in Azure."""
     for key, value, end in entries_of(data, annotations) if annotations is not None else ():
         if text_at(data, key) == TOPIC_SEQUENCE_NUMBER[2:]:
             return data[value:end]
-    return encode_long(0)
+    return None
 
 
 def copy_entries(

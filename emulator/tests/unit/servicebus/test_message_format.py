@@ -123,7 +123,6 @@ def test_a_delivery_carries_the_service_s_annotations_around_untouched_bytes() -
     assert message.annotations == {
         "x-opt-partition-key": "p",
         "x-opt-sequence-number": 7,
-        "x-opt-enqueue-sequence-number": 0,
         "x-opt-enqueued-time": 1500,
         "x-opt-locked-until": 31_500,
     }
