@@ -64,8 +64,27 @@ PENDING_SECONDS = gauge("pending.age", "s", "how long the oldest of these output
 GAP_SESSIONS = gauge("gap.sessions", "{session}", "sessions with parked messages, at a sweep")
 GAP_SECONDS = gauge("gap.age", "s", "how long the oldest of these sessions waits")
 
-# All of the above, in this order.
-MEASURES = tuple(one for one in [*globals().values()] if isinstance(one, Measure))
+MEASURES = (
+    EFFECTS,
+    FOLDS,
+    PARKED,
+    FAULTS,
+    HALTS,
+    REFUSALS,
+    CLAIMS,
+    TAKEOVERS,
+    DUPLICATES,
+    REJECTIONS,
+    SENT,
+    UNSENT,
+    REQUEST_UNITS,
+    DELIVERY_SECONDS,
+    LATENCY_SECONDS,
+    PENDING_SESSIONS,
+    PENDING_SECONDS,
+    GAP_SESSIONS,
+    GAP_SECONDS,
+)
 
 
 def measure_entry(entry: Entry) -> Mapping[Measure, int]:
