@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from local.testing.answers import KEY
 from local.testing.patience import eventually
 from wire.functions_host_process import running_host
 from wire.test_functions_host_service_bus import World, app_with, received, world
@@ -78,7 +79,7 @@ def test_when_a_lock_is_lost_its_messages_come_again_while_the_old_calls_run(
         assert most_at_once(notes) == 8
 
 
-def test_a_stop_lets_every_call_of_a_session_settle_and_leaves_the_rest(
+def test_a_drain_lets_every_call_of_a_session_settle_and_leaves_the_rest(
     world: World, tmp_path: Path
 ) -> None:
     connection = world.namespace.connection_string
@@ -86,6 +87,7 @@ def test_a_stop_lets_every_call_of_a_session_settle_and_leaves_the_rest(
         world.send(("s1", f"m-{n}", {"n": n, "pause": 2.5}) for n in range(10))
         eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
 
+        assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
         assert host.end() == 0
 
     depth = world.namespace.depth("sample")

@@ -8,6 +8,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from local.servicebus.server import Namespace
+from local.testing.answers import KEY
 from local.testing.patience import eventually
 from wire.functions_host_bus import (
     BUS_APP,
@@ -75,13 +76,14 @@ def test_the_lock_of_a_plain_message_is_renewed_while_the_function_runs(
     assert host.seen("plain") == found
 
 
-def test_a_host_that_stops_leaves_no_plain_message_locked(tmp_path: Path) -> None:
+def test_a_host_that_was_drained_leaves_no_plain_message_locked(tmp_path: Path) -> None:
     with running_namespace() as namespace:
         connection = namespace.connection_string
         with running_host(tmp_path, BUS_APP, ServiceBus=connection) as host:
             send(namespace, "plain", (message({"n": n, "pause": 2.5}) for n in range(6)))
             eventually(lambda: namespace.depth("plain")["locked"] == 3)
 
+            assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
             assert host.end() == 0
 
         depth = namespace.depth("plain")
