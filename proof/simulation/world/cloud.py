@@ -105,13 +105,15 @@ class Cloud:
     def producer(self, process: Process) -> Producer:
         return Producer(self.journal_of(process), self.delivery(process))
 
-    def services(self, process: Process) -> Services:
+    def services(self, process: Process, *, is_only_worker: bool = False) -> Services:
+        """Return the parts of a new worker, named `host/number` where its host has only one."""
         self.workers += 1
+        instance = f"{process.name}{'/' if is_only_worker else '-'}{self.workers}"
         services = build(
             self.journal_of(process),
             self.delivery(process),
             ProcessClock(process),
-            Owner(process.region, f"{process.name}/{self.workers}"),
+            Owner(process.region, instance),
             self.handlers,
             self.producer(process),
             self.policy,

@@ -132,7 +132,7 @@ class RecordingStore(MemoryStore):
         elif known["attempt"] != stored["attempt"]:
             self.taken_over.append(where)
             age = self.clock.now() - known["_ts"]
-            if age <= known["lease"]["seconds"]:
+            if age <= known["lease"]["seconds"] and not is_next_worker(known, stored):
                 self.record_violation("P2", f"{where}: a claim was taken over after {age:.1f} s")
         elif known.get("parked") != stored.get("parked"):
             # Others parked beside the claim; its owner did not renew it.
@@ -204,3 +204,11 @@ def state_of(journal: MemoryJournal, session: str) -> Json:
     position = state_position(journal.newest(session))
     holder = journal.entry_at(session, position) if position is not None else None
     return (holder.state or {}) if holder else {}
+
+
+def is_next_worker(before: Document, after: Document) -> bool:
+    """Say whether an entry's owner is the worker that its host started when the other was dead."""
+    (host, _, number), (next_host, _, next_number) = (
+        entry["owner"]["instance"].rpartition("/") for entry in (before, after)
+    )
+    return bool(host) and host == next_host and int(number) < int(next_number)

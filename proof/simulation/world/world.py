@@ -68,7 +68,7 @@ class World(Cloud):
     async def run_host(self, name: str, region: str) -> None:
         while True:
             process = self.new_process(name, region)
-            services = self.services(process)
+            services = self.services(process, is_only_worker=True)
             namespace, feed = self.namespaces[region], self.feeds[region]
             host = Host(process, services, namespace, feed, self.observed, calls=self.variant.calls)
             if region in self.hubs:

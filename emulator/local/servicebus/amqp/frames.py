@@ -60,7 +60,7 @@ ID_LIMIT = 1 << 32  # ids are 32 bits wide and wrap
 
 @dataclass(slots=True)
 class OpenSession:
-    """What is to be known of one session that a client has begun and not ended."""
+    """The channels and links of one session that a client has begun and not ended."""
 
     next_id: int | None = None
     client_ids: dict[int, int] = field(default_factory=dict)  # by Proton's, where they differ

@@ -17,7 +17,7 @@ type EntityConfig = QueueConfig | TopicConfig | SubscriptionConfig
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What was kept with a session, and when, in seconds since 1970."""
+    """The bytes that were kept with a session, and when, in seconds since 1970."""
 
     content: bytes
     updated_at: float

@@ -1,4 +1,4 @@
-"""What an attach asks for (AMQP 1.0, sections 2.7.3 and 3.5.3): honoured, of no effect, or refused.
+"""The options of an attach (AMQP 1.0, 2.7.3 and 3.5.3): honoured, of no effect, or refused.
 
 The answer says what is in force: it repeats the addresses, and nothing that has no effect here.
 """
