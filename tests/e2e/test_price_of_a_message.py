@@ -46,7 +46,11 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
     assert both == writes | {"read": {"404": 1, "200": 2 + SESSIONS}}
     assert SESSIONS <= pages <= SESSIONS + asked - 2 * LOOK
     for region in ("east", "west"):
-        assert stack.ended(f"servicebus.{region}", "deliver") == {"ok": MESSAGES}
+        # What comes just as its session is given up for being empty is handed over once more.
+        delivered = stack.ended(f"servicebus.{region}", "deliver")
+        assert delivered.keys() == {"ok"}
+        assert delivered["ok"] >= MESSAGES
+        assert stack.ended(f"servicebus.{region}", "complete") == {"ok": MESSAGES}
         assert stack.ended(f"servicebus.{region}", "abandon") == {}
         assert stack.ended(f"servicebus.{region}", "dead-letter") == {}
         assert stack.ended(f"servicebus.{region}", "expire-lock") == {}
