@@ -85,10 +85,11 @@ class DeathRun:
         """Watch the queues until something is so; raises RunFailed when it takes too long."""
 
         def see() -> bool:
-            for region in self.regions:
-                for one in self.cloud.control.read_queue(region, QUEUE):
-                    self.deliveries = max(self.deliveries, one["deliveries"])
-                    self.dead_letters += one["state"] == "dead_lettered"
+            looks = (self.cloud.control.read_queue(region, QUEUE) for region in self.regions)
+            seen = [one for look in looks for one in look]
+            dead = sum(one["state"] == "dead_lettered" for one in seen)
+            self.deliveries = max([self.deliveries, *(one["deliveries"] for one in seen)])
+            self.dead_letters = max(self.dead_letters, dead)
             return is_over()
 
         wait_until(see, seconds=SECONDS_MAX, what=what, error=RunFailed, poll_seconds=LOOK_SECONDS)
