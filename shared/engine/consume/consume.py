@@ -33,7 +33,7 @@ from shared.domain.decision import (
     decide,
     explain_expiry,
 )
-from shared.domain.errors import CallerError, NotStorable, Unavailable
+from shared.domain.errors import CallerError, InvalidMessage, NotStorable, Unavailable
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
@@ -107,6 +107,9 @@ class Consumer:
             # that the journal may have cancelled.
             kind = self.worker.handlers.kind_of(message.type)
             if kind is Kind.IDEMPOTENT and not message.reminder:
+                if letter is not None:
+                    # Nothing would count how often its handler ends a worker.
+                    raise InvalidMessage("messages of its type have no journal")
                 return await self.pass_through(message)
             # Without a number a copy is recognised by its marker only, which the store removes
             # after the window. An older message may be a copy, so it is refused by name.

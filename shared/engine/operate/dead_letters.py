@@ -8,7 +8,6 @@ end and without a pause.
 """
 
 from shared.domain.errors import InvalidMessage, LockstepError
-from shared.domain.handler import Kind
 from shared.domain.wire import from_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
@@ -52,10 +51,6 @@ class DeadLetters:
         """Consume a letter like any message; return why where no journal takes it."""
         try:
             message = from_properties(letter.properties, letter.body)
-            kind = self.worker.handlers.kind_of(message.type)
-            if message.number is None and kind is Kind.IDEMPOTENT and not message.reminder:
-                # Nothing would count how often its handler ends a worker.
-                return "messages of its type have no journal"
             outcome = await self.consumer.consume(message, letter=letter)
         except InvalidMessage as error:
             return str(error)
