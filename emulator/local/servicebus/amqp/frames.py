@@ -143,6 +143,8 @@ class FrameReader:
     def _read_link_frame(self, frame: bytes, session: OpenSession) -> tuple[bytes, bool]:
         body = 4 * frame[4]
         performative = frame[body : body + 3]
+        if performative == FLOW and not session.detached:
+            return frame, False  # most frames of a client are these
         try:
             fields = [frame[start:end] for start, end in elements_of(frame, body + 3)]
             handle = scalar_at(fields[HANDLE_INDEXES[performative]], 0)
