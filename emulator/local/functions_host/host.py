@@ -36,6 +36,7 @@ NAME_KEYS = {
     "activityTrigger": (DurableKind.ACTIVITY, "activity"),
     "entityTrigger": (DurableKind.ENTITY, "entityName"),
 }
+DURABLE_GROUP = "durable"
 
 
 class DurableListener(Listener):
@@ -109,10 +110,6 @@ class FunctionsHost:
         return cls(context, listeners, admin)
 
     @property
-    def _settings(self) -> AppSettings:
-        return self._context.settings
-
-    @property
     def functions(self) -> list[str]:
         """The names of the app's functions, in the order of the app."""
         return [function.name for function in self._listeners]
@@ -127,12 +124,12 @@ class FunctionsHost:
 
         HTTP functions answer in every group: it is the platform that asks those of their own only.
         """
-        url = await self._context.web.start(DRAIN_SECONDS)
-        self._context.durable.start(url, takes_work=not self._settings.excludes("durable"))
+        url, settings = await self._context.web.start(DRAIN_SECONDS), self._context.settings
+        self._context.durable.start(url, takes_work=not settings.excludes(DURABLE_GROUP))
         for function, listener in self._listeners.items():
             if function.is_disabled:
                 log.info("disabled: not listening", extra={"function": function.name})
-            elif self._settings.excludes(function.group):
+            elif settings.excludes(group_of(function)):
                 log.info("of another group: not listening", extra={"function": function.name})
             else:
                 await listener.start()
@@ -153,3 +150,10 @@ class FunctionsHost:
         await asyncio.gather(*stops, self._context.web.stop())
         await self._context.worker.stop()
         log.info("stopped")
+
+
+def group_of(function: AppFunction) -> str:
+    """The group that a Flex Consumption plan scales a function in, in processes of its own."""
+    if function.trigger.type in NAME_KEYS:
+        return DURABLE_GROUP
+    return "http" if function.trigger.type == "httpTrigger" else f"function:{function.name}"

@@ -10,11 +10,6 @@ from local.functions_host.config.settings import AppSettings, Unsupported
 from local.functions_host.protos import RpcFunctionMetadata
 
 BESIDE_A_TRIGGER = {("durableClient", "IN"), ("http", "OUT")}
-# By trigger, where functions share a group; any other function is a group of its own.
-GROUPS = {
-    "httpTrigger": "http",
-    **dict.fromkeys(("orchestrationTrigger", "activityTrigger", "entityTrigger"), "durable"),
-}
 RETRIED = {"cosmosDBTrigger", "timerTrigger"}
 COMMON_KEYS = {"type", "name", "direction", "dataType"}
 FOR_EVER = -1
@@ -118,11 +113,6 @@ class AppFunction:
     others: tuple[Binding, ...]
     retry: RetryPolicy | None = None
     is_disabled: bool = False
-
-    @property
-    def group(self) -> str:
-        """The group that a Flex Consumption plan scales it in, in processes apart from others."""
-        return GROUPS.get(self.trigger.type) or f"function:{self.name}"
 
 
 def read_function(
