@@ -122,7 +122,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
         docs_url=settings.docs_url,
-        heartbeats=Heartbeats(leases, settings.region, settings.regions),
+        heartbeats=Heartbeats(leases, settings.region, settings.regions, services.in_hand),
     )
     if not settings.ledgers:
         return services

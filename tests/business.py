@@ -162,6 +162,16 @@ class WrongClock:
         await self.clock.sleep(seconds)
 
 
+def dying(world: World) -> Happening:
+    """What ends its worker every time: whatever that still asks of the store is not asked."""
+
+    async def die() -> None:
+        world.journal.fault_plan = FaultPlan()
+        world.journal.fault_plan.plan("replace", CallFault.KILLED_BEFORE)
+
+    return die
+
+
 def failing(error: BaseException) -> Happening:
     """What raises an error every time."""
 

@@ -34,6 +34,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "model": asdict(entry.model) if entry.model else None,
         "state_at": entry.state_at,
         "reason": entry.reason,
+        "raised_at": list(entry.raised_at) or None,
         "message": describe_message(entry.message) if entry.message else None,
         "halted_by": entry.halt.at if entry.halt else None,
         "resolution": describe_resolution(entry.resolution) if entry.resolution else None,

@@ -96,6 +96,7 @@ def describe_report(report: QueuedReport) -> dict[str, Any]:
         "help": REPORT_HELP,
         "enqueued": queued.enqueued_at.isoformat() if queued.enqueued_at else None,
         "reason": said.get("reason"),
+        "raised_at": said.get("raised_at"),
         "message": said.get("message"),
         "properties": said.get("properties"),
         "body": report.body.decode(errors="replace") if report.is_repeatable else None,

@@ -22,7 +22,7 @@ from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, Not
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
 from shared.engine.build import Services
-from shared.engine.handle.handle import summarise
+from shared.engine.handle.raised import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 
 # Decisions of one form are begun at least so far apart: what was parked is processed by each, and

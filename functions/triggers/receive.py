@@ -1,6 +1,8 @@
 """The Service Bus trigger: messages through their session's journal."""
 
+import asyncio
 import logging
+import time
 from datetime import UTC, datetime
 
 import azure.functions as func
@@ -23,6 +25,7 @@ from shared.engine.consume.outcomes import (
     Processed,
     Refused,
 )
+from shared.engine.handle.raised import describe_error
 from shared.ports import Telemetry
 
 log = logging.getLogger("lockstep.receive")
@@ -63,10 +66,13 @@ def build_receive_blueprint(services: Services) -> func.Blueprint:
 async def receive_message(services: Services, delivery: func.ServiceBusMessage) -> None:
     """Give the delivery its outcome, and tell it; what no journal takes goes to the error queue.
 
-    Returning settles the delivery, raising abandons it, after a pause.
+    Returning settles the delivery, raising an Exception abandons it, after a pause. Nothing else is
+    raised but the cancellation of the invocation: the host would wait for an answer in vain.
     """
-    worker, clock = services.worker, services.worker.clock
+    worker, clock, in_hand = services.worker, services.worker.clock, services.in_hand
     began = clock.now()
+    # As long as this lasts; health says so when none of them ends (heartbeats.py).
+    in_hand.began[id(delivery)] = time.monotonic()
     try:
         if not services.readiness.is_agreed:
             await services.readiness.require_regions()
@@ -97,13 +103,25 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
         if worker.telemetry is not None:
             measure_delivery(worker.telemetry, delivery, name, clock.now() - began)
         log_outcome(message, outcome, logs_all=services.logs_messages)
-    except Exception:
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+            raise
         # The broker delivers again at once, so an error that stays would spend all deliveries of a
         # message in half a minute. What a slow failure took counts: no invocation lasts longer than
         # it has to.
+        failed = error if isinstance(error, Exception) else RuntimeError(describe_error(error))
+        worker.failure_log.add("a delivery is paused, and comes again", services.region, failed)
         seconds = pause_seconds(delivery.delivery_count or 1)
         await clock.sleep(max(0.0, began + seconds - clock.now()))
-        raise
+        if failed is error:
+            raise
+        raise failed from error
+    finally:
+        del in_hand.began[id(delivery)]
+        in_hand.ended_at = time.monotonic()
 
 
 def pause_seconds(delivery_count: int) -> float:
@@ -140,7 +158,7 @@ def log_outcome(message: Message, outcome: Outcome, *, logs_all: bool) -> None:
     """One line: for everything where that was asked for, else for what a person may have to see.
 
     Names are quoted, so that what a sender put into them forges no line. Why a handler failed is
-    not told: its exception may repeat the body. The journal has it.
+    not told, only where: its exception may repeat the body. The journal has it.
     """
     entry = outcome.entry if isinstance(outcome, Processed | Faulted | Refused) else None
     if isinstance(outcome, Conflicting | Expired):
@@ -152,6 +170,9 @@ def log_outcome(message: Message, outcome: Outcome, *, logs_all: bool) -> None:
     if needs_a_person or logs_all:
         fields = {"session": message.session, "message": message.id, "type": message.type}
         fields |= {"entry": str(entry.position)} if entry else {}
+        raised_at = outcome.raised_at if isinstance(outcome, PassedThrough) else ()
+        if raised_at := entry.raised_at if entry else raised_at:
+            fields["raised_at"] = ", ".join(raised_at)
         text = " ".join(f"{name}={value!r}" for name, value in fields.items())
         level = logging.WARNING if needs_a_person else logging.INFO
         log.log(level, "%s %s", name_outcome(outcome), text, extra={"lockstep": fields})

@@ -184,12 +184,12 @@ class Entry:
     own outputs must not reach them first. `parked` counts, by producer group, the messages that
     wait beside the journal; `from_parked` says that all of this entry's were. `message` is the
     whole message where it is still needed: claimed, parked, faulted, or to be run again for its
-    outputs. `captured` is what the handler looked up once. `reminders` are the ids of the scheduled
-    outputs that were not taken yet, by the names under which they can be cancelled. `lease` is
-    there while the entry is a claim. `answer` is what the handler replied to the sender of a
-    command. `alert` is why the handler asked for a person, and `closed` who took note of what the
-    entry asked for. `state_bytes` is about the size of the state as JSON, where it is known; it is
-    not stored.
+    outputs. `raised_at` is where the handler of a fault raised: frames without values. `captured`
+    is what the handler looked up once. `reminders` are the ids of the scheduled outputs that were
+    not taken yet, by the names under which they can be cancelled. `lease` is there while the entry
+    is a claim. `answer` is what the handler replied to the sender of a command. `alert` is why the
+    handler asked for a person, and `closed` who took note of what the entry asked for.
+    `state_bytes` is about the size of the state as JSON, where it is known; it is not stored.
     """
 
     session: str
@@ -209,6 +209,7 @@ class Entry:
     halt: Halt | None = None
     message: Message | None = None
     reason: str | None = None
+    raised_at: tuple[str, ...] = ()
     resolution: Resolution | None = None
     captured: Json = field(default_factory=dict)
     reminders: Mapping[str, str] = field(default_factory=dict)

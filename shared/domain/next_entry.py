@@ -223,7 +223,14 @@ def skip_numbers(made_from: EntryInput, first: int, reason: str) -> Entry:
     return replace(entry, identities=tuple(identities))
 
 
-def fail(entry: Entry, *, reason: str, outbox: Outbox, halts: bool) -> Entry:
+def fail(
+    entry: Entry,
+    *,
+    reason: str,
+    raised_at: tuple[str, ...] = (),
+    outbox: Outbox,
+    halts: bool,
+) -> Entry:
     """The message failed for good: kept whole, and either the session halts or it goes on."""
     number = entry.identities[-1].number
     return replace(
@@ -232,6 +239,7 @@ def fail(entry: Entry, *, reason: str, outbox: Outbox, halts: bool) -> Entry:
         cursors=entry.cursors if halts else advance(entry.cursors, number),
         halt=Halt(entry.position, number) if halts else entry.halt,
         reason=reason,
+        raised_at=raised_at,
         outbox=outbox,
         lease=None,
     )

@@ -19,11 +19,12 @@ REPORTED_BYTES_MAX = 150_000
 REASON_CHARACTERS_MAX = 2_000
 
 
-def report_fault(message: Message, reason: str) -> Message:
+def report_fault(message: Message, reason: str, raised_at: tuple[str, ...] = ()) -> Message:
     """The copy of a faulted message for the error queue: everything it had, and why it failed.
 
-    Of a body too large to travel beside the entry that keeps it, only size and digest are named.
-    A message that fails again, for another reason, has another report: one id, one content.
+    `raised_at` is where its handler raised. Of a body too large to travel beside the entry that
+    keeps it, only size and digest are named. A message that fails again, for another reason or in
+    another place, has another report: one id, one content.
     """
     number, shown_reason = message.number, shorten(reason)
     reported: dict[str, Any] = {
@@ -40,9 +41,10 @@ def report_fault(message: Message, reason: str) -> Message:
         reported["body"] = message.body.decode()
     else:
         reported |= {"bytes": len(message.body), "digest": message.digest}
-    report = {"reason": shown_reason, "message": reported}
+    report: dict[str, Any] = {"reason": shown_reason, "message": reported}
+    report |= {"raised_at": raised_at} if raised_at else {}
     return Message(
-        id=derive_id(*message.identity_parts, "fault", message.digest, shown_reason),
+        id=derive_id(*message.identity_parts, "fault", message.digest, shown_reason, *raised_at),
         session=message.session,
         type=FAULT_TYPE,
         body=json.dumps(report, sort_keys=True, ensure_ascii=False).encode(),

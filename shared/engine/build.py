@@ -1,7 +1,7 @@
 """Put one worker's services together: the only place that composes the engine."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from shared.domain.access import Authentication
@@ -19,7 +19,7 @@ from shared.engine.handle.handle import HandlerRunner
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
-from shared.engine.operate.heartbeats import Heartbeats
+from shared.engine.operate.heartbeats import Heartbeats, InHand
 from shared.engine.operate.missing_places import Look, MissingPlaces
 from shared.engine.operate.outputs import Outputs
 from shared.engine.operate.recover import Recovery
@@ -62,6 +62,8 @@ class Services:
     docs_url: str = ""
     # Over the ledgers of producers outside the apps, where these have a container of their own.
     external_ledgers: "Services | None" = None
+    # The deliveries that this worker has in hand.
+    in_hand: InHand = field(default_factory=InHand)
     # Of feeds and timers, where these are kept.
     heartbeats: Heartbeats | None = None
 

@@ -155,6 +155,7 @@ def encode_entry(entry: Entry) -> Document:
         "milestone": entry.position in EARLY_MILESTONES
         or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0),
         "reason": entry.reason,
+        "raised_at": list(entry.raised_at),
         "captured": dict(entry.captured),
         "reminders": dict(entry.reminders),
         "alert": entry.alert,
@@ -215,6 +216,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         halt=Halt(halt["at"], decode_number(halt)) if halt else None,
         message=decode_kept(message) if message else None,
         reason=document.get("reason"),
+        raised_at=tuple(document.get("raised_at", ())),
         resolution=Resolution(**resolution) if resolution else None,
         captured=document.get("captured", {}),
         reminders=document.get("reminders", {}),

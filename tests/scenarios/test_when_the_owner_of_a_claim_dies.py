@@ -28,7 +28,7 @@ from tests.business import (
     business,
     claimed,
     dies,
-    failing,
+    dying,
     healthy,
     payment,
     swept,
@@ -278,7 +278,7 @@ async def test_the_redelivered_message_of_a_finished_claim_is_done_already() -> 
 async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> None:
     world = BusinessWorld()
 
-    world.outside.after = failing(ProcessKilled())
+    world.outside.after = dying(world)
     for _ in range(6):
         with suppress(ProcessKilled):
             await world.worker("east").consumer.consume(PAY)

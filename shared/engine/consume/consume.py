@@ -59,7 +59,8 @@ from shared.engine.consume.outcomes import (
 from shared.engine.consume.park import Parking, is_other, level_of
 from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher, keep_missing
-from shared.engine.handle.handle import Ending, HandlerRunner, describe_error
+from shared.engine.handle.handle import Ending, HandlerRunner
+from shared.engine.handle.raised import describe_error, find_frames
 from shared.engine.worker import NO_HEAD, Worker
 from shared.ports import DeadLetter, WriteResult
 
@@ -148,7 +149,7 @@ class Consumer:
         Outputs are sent before the message is settled, and may be sent again with it. Raises
         OutcomeUnknown when no region surely has them.
         """
-        outbox, reason = NO_OUTBOX, None
+        outbox, passed = NO_OUTBOX, PassedThrough()
         try:
             handler = self.worker.handlers.of(message.type, message.session)
             result = await self.runner.run_outside(handler, HandlerInput(), message)
@@ -156,14 +157,15 @@ class Consumer:
                 outbox = Outbox(result.batches, self.runner.regions)
         except Exception as error:
             # There is no entry that could keep the message, so the error queue gets it whole.
-            reason = describe_error(error)
-            outbox = self.runner.address_fault(message, reason)
+            reason, raised_at = describe_error(error), find_frames(error)
+            outbox = self.runner.address_fault(message, reason, raised_at)
+            passed = PassedThrough(reason, raised_at)
         if outbox.regions:
             # A crash in between is repaired by the message itself: it is not settled yet, so it
             # comes again and its handler sends again.
             done = await self.dispatcher.delivery.deliver_possible(outbox)
             await keep_missing(self.journal, message.session, outbox, done)
-        return PassedThrough(reason)
+        return passed
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order
         self, message: Message, letter: DeadLetter | None = None, *, may_wait: bool

@@ -1,6 +1,6 @@
 """The outcomes that a message can have. After any of these it may be settled."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.domain.journal import Entry
 from shared.domain.message import Message
@@ -59,9 +59,13 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class PassedThrough:
-    """An idempotent handler took the message without a journal; `fault` says why it failed."""
+    """An idempotent handler took the message without a journal.
+
+    `fault` says why it failed, and `raised_at` where.
+    """
 
     fault: str | None = None
+    raised_at: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

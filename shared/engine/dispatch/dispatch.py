@@ -32,7 +32,8 @@ from shared.domain.outbox import (
 from shared.domain.reports import shorten
 from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.handle.handle import describe_error, run_pure
+from shared.engine.handle.handle import run_pure
+from shared.engine.handle.raised import describe_error
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
 from shared.storage.documents import digest_batches

@@ -24,6 +24,7 @@ from shared.domain.errors import (
     CallerError,
     InvalidBody,
     InvalidState,
+    LockstepError,
     NotAllowed,
     NotStorable,
     UnreadableState,
@@ -64,14 +65,19 @@ from shared.engine.handle.limit import (
     TookTooLong,
     finish_within,
 )
+from shared.engine.handle.raised import (
+    HandlerFailed,
+    describe_error,
+    describe_refusal,
+    find_frames,
+    summarise,
+)
 from shared.engine.worker import Worker
 from shared.storage.documents import digest_batches
 from shared.storage.limits import fits_entry, split_outputs
 
 # Between two tries of a handler that calls the outside, times the number of the try.
 RETRY_SECONDS = 1.0
-# How many complaints about one body are told.
-COMPLAINTS_MAX = 20
 # How long a pure handler may take where no policy says so.
 PURE_SECONDS = 15.0
 
@@ -133,7 +139,7 @@ class HandlerRunner:
         """Run a handler that calls the outside, several times if need be.
 
         No try begins once the limit of one run has passed, so that the invocation ends in time.
-        Raises what the handler raises in the end, TookTooLong and InvalidBody.
+        Raises HandlerFailed for what the handler raises in the end, TookTooLong and InvalidBody.
         """
         began = asyncio.get_running_loop().time()
         for tried in range(1, handler.attempts):
@@ -153,21 +159,37 @@ class HandlerRunner:
     ) -> HandlerResult:
         """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
 
-        Raises what the handler raises, TookTooLong, InvalidBody, UnreadableState and InvalidState.
-        A thread cannot be stopped: a run that is cut off goes on in it, and its result is dropped.
+        Raises HandlerFailed for what the handler raises, TookTooLong, InvalidBody, UnreadableState
+        and InvalidState. A thread cannot be stopped: a run that is cut off goes on in it, and its
+        result is dropped.
         """
         context = Context(message, given.captured)
-        body, state = parse_body(handler, message), parse_state(handler.state, given)
 
-        async def call() -> Any:
-            if inspect.iscoroutinefunction(handler.handle):
-                return await handler.handle(state, body, context)
-            run = partial(copy_context().run, handler.handle, state, body, context)
-            returned: Any = await asyncio.get_running_loop().run_in_executor(self.threads, run)
-            return await returned if inspect.isawaitable(returned) else returned
+        async def call() -> HandlerResult:
+            try:
+                body, state = parse_body(handler, message), parse_state(handler.state, given)
+                if inspect.iscoroutinefunction(handler.handle):
+                    returned = await handler.handle(state, body, context)
+                else:
+                    run = partial(copy_context().run, handler.handle, state, body, context)
+                    returned = await asyncio.get_running_loop().run_in_executor(self.threads, run)
+                    returned = await returned if inspect.isawaitable(returned) else returned
+                return build_result(handler, returned, given, context, self.handlers.by_type)
+            except LockstepError:
+                raise
+            except BaseException as error:
+                # Here, as some of these would end the event loop, and with it the worker. Nobody
+                # waits any more for a task whose cancellation comes by here.
+                raise HandlerFailed(error) from error
 
-        returned = await finish_within(call(), self.handler_seconds)
-        result = build_result(handler, returned, given, context, self.handlers.by_type)
+        try:
+            result = await finish_within(call(), self.handler_seconds)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Only the handler was cancelled, and by itself.
+            raise HandlerFailed(error) from error
         if result.replied_to is not None:
             self.require_allowed(result.replied_to)
         return result
@@ -198,15 +220,20 @@ class HandlerRunner:
         is_strange = isinstance(error, NotAllowed)
         halts = handler is None or handler.on_fault is OnFault.HALT
         halts = halts or isinstance(error, UnreadableState)
-        outbox = self.address_fault(message, reason)
+        raised_at = find_frames(error)
+        outbox = self.address_fault(message, reason, raised_at)
         entry = next_entry.fail(
-            opened, reason=reason, outbox=outbox, halts=halts and not is_strange
+            opened,
+            reason=reason,
+            raised_at=raised_at,
+            outbox=outbox,
+            halts=halts and not is_strange,
         )
         return Ending(replace(entry, alert=reason if is_strange else None), outbox.batches)
 
-    def address_fault(self, message: Message, reason: str) -> Outbox:
+    def address_fault(self, message: Message, reason: str, raised_at: tuple[str, ...]) -> Outbox:
         """A copy of the message for the error queue of every region."""
-        return address(ERRORS, [report_fault(message, reason)], self.regions)
+        return address(ERRORS, [report_fault(message, reason, raised_at)], self.regions)
 
 
 def message_in(opened: Entry) -> Message:
@@ -214,14 +241,6 @@ def message_in(opened: Entry) -> Message:
     if opened.message is None or opened.status is not Status.WORKING:
         raise ValueError(f"entry {opened.position} of {opened.session!r} holds no message")
     return opened.message
-
-
-def describe_error(error: Exception) -> str:
-    """Return in one line why a message failed, without values that a model refused."""
-    if isinstance(error, ValidationError):
-        return shorten(f"{error.title}: {summarise(error)}")
-    text = str(error) or "no message"
-    return shorten(text if isinstance(error, CallerError) else f"{type(error).__name__}: {text}")
 
 
 def run_pure(
@@ -234,11 +253,10 @@ def run_pure(
     """Run a pure handler. The same input gives the same bytes, in any process.
 
     `here` are the message types that the app has handlers for: outputs of these come back to it.
-    Raises what the handler raises, TookTooLong after so many seconds, TypeError for one that turns
-    out to be a coroutine, InvalidBody, UnreadableState and InvalidState.
+    Raises HandlerFailed for what the handler raises and for one that turns out to be a coroutine,
+    TookTooLong after so many seconds, InvalidBody, UnreadableState and InvalidState.
     """
     context = Context(message, given.captured)
-    body, state = parse_body(handler, message), parse_state(handler.state, given)
     # Watched from here on, without a call: this is the way of nearly every message. A fork has no
     # threads of its parent.
     if WATCHDOG.thread is None or not WATCHDOG.thread.is_alive():
@@ -246,17 +264,24 @@ def run_pure(
     thread = get_ident()
     WATCHDOG.ends[thread] = time.monotonic() + seconds
     try:
-        returned = handler.handle(state, body, context)
-    except HandlerCutOff:
-        raise TookTooLong(seconds) from None
+        try:
+            body, state = parse_body(handler, message), parse_state(handler.state, given)
+            returned = handler.handle(state, body, context)
+            if inspect.isawaitable(returned):
+                if inspect.iscoroutine(returned):
+                    # Nobody will await it, so that it must not warn.
+                    returned.close()
+                raise TypeError(f"the {handler.kind} handler of {message.type!r} must not be async")
+            return build_result(handler, returned, given, context, here)
+        except (LockstepError, HandlerCutOff):
+            raise
+        except BaseException as error:
+            # Here, because to look at an exception may take for ever as well.
+            raise HandlerFailed(error) from error
+    except HandlerCutOff as cut_off:
+        raise TookTooLong(seconds) from cut_off
     finally:
         del WATCHDOG.ends[thread]
-    if inspect.isawaitable(returned):
-        if inspect.iscoroutine(returned):
-            # Nobody will await it, so that it must not warn.
-            returned.close()
-        raise TypeError(f"the {handler.kind} handler of {message.type!r} must not be async")
-    return build_result(handler, returned, given, context, here)
 
 
 def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
@@ -274,9 +299,11 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
         return upgrade_state(declared, stored, given.state)
     try:
         state = declared.model.model_validate_json(to_json(given.state))
-    except ValidationError as error:
+    except HandlerCutOff:
+        raise
+    except BaseException as error:
         raise UnreadableState(
-            f"the stored state is no {declared.name}: {summarise(error)}"
+            f"the stored state is no {declared.name}: {describe_refusal(error)}"
         ) from error
     read = state.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
     if read != given.state and (changed := changed_fields(given.state, read)):
@@ -321,7 +348,9 @@ def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> Ba
     try:
         upgraded = declared.upgrade(json.loads(to_json(state)), stored.version)
         dump_state(declared, upgraded, what)
-    except Exception as error:
+    except HandlerCutOff:
+        raise
+    except BaseException as error:
         raise UnreadableState(f"{what} failed: {describe_error(error)}") from error
     return upgraded
 
@@ -356,20 +385,13 @@ def dump_state(declared: StateModel, state: Any, whose: str) -> Json:
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:
-    """The body as the handler's model, or InvalidBody saying which field is wrong."""
+    """The body as the handler's model, or InvalidBody saying which field or validator refused."""
     try:
         return handler.body.model_validate_json(message.body)
-    except ValidationError as error:
-        raise InvalidBody(f"message {message.id!r}: {summarise(error)}") from error
-
-
-def summarise(error: ValidationError) -> str:
-    """A validation error in one line: field and complaint, without the input."""
-    complaints = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = (
-        f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in complaints[:COMPLAINTS_MAX]
-    )
-    return shorten("; ".join(lines))
+    except HandlerCutOff:
+        raise
+    except BaseException as error:
+        raise InvalidBody(f"message {message.id!r}: {describe_refusal(error)}") from error
 
 
 def build_result(

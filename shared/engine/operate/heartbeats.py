@@ -2,12 +2,14 @@
 
 An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
 change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
+Only the trigger of the queue is told about by its own worker: it has no reason to run while
+nobody sends, so what counts is whether the deliveries that it has in hand come to an end.
 """
 
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shared.domain.errors import LockstepError
@@ -20,6 +22,8 @@ NOTED_SECONDS_MIN = 50.0
 # A lease is renewed every 5 s; the sweep runs every 15 s and compaction every 10 min by default.
 # Longer silence than this is worth a look, a restart of the app among its reasons.
 FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
+# A failing delivery is paused for two minutes, and after five the host ends the worker.
+RECEIVE_SECONDS_MAX = 240.0
 
 
 class Leases(Protocol):
@@ -44,12 +48,29 @@ class Age:
         return self.seconds is None or self.seconds > self.seconds_max
 
 
-class Heartbeats:
-    """The heartbeats of the feeds and timers of one region."""
+@dataclass(slots=True)
+class InHand:
+    """The deliveries that a worker has in hand: when each began, and when one ended last."""
 
-    def __init__(self, leases: Leases, region: str, regions: Iterable[str]) -> None:
+    began: dict[int, float] = field(default_factory=dict)
+    ended_at: float = 0.0
+
+    def age(self) -> Age:
+        """Return for how long none has ended, though there are some."""
+        now = time.monotonic()
+        since = max(self.ended_at, min(self.began.values(), default=now))
+        return Age(now - since if self.began else 0.0, RECEIVE_SECONDS_MAX)
+
+
+class Heartbeats:
+    """The heartbeats of the feeds and timers of one region, and of its own worker's deliveries."""
+
+    def __init__(
+        self, leases: Leases, region: str, regions: Iterable[str], in_hand: InHand | None = None
+    ) -> None:
         self.leases = leases
         self.region = region
+        self.in_hand = in_hand or InHand()
         self.noted_at: float | None = None
         # The lease prefixes of every region (recover.py and sagas.py in functions/triggers): the
         # name of one may begin with the name of another.
@@ -83,6 +104,7 @@ class Heartbeats:
             "begin_sagas": Age(newest.get(f"sagas-{self.region}"), FEED_SECONDS_MAX),
             SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
             COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
+            "receive": self.in_hand.age(),
         }
 
     async def report(self) -> None:

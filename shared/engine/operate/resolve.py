@@ -34,6 +34,7 @@ from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import dump_state, parse_state
+from shared.engine.handle.raised import describe_error
 from shared.engine.operate.compact import fit_batch
 from shared.engine.operate.outputs import Outputs
 from shared.ports import SessionNeed
@@ -229,10 +230,14 @@ class Resolver:
             # As strictly as it will be read: a misspelt field must not become a default.
             given = HandlerInput(json.loads(decision.body or b""), model=current)
             if not isinstance(given.state, dict) or not given.state:
-                raise ValueError("it is no JSON object with fields")
+                raise UnreadableState("it is no JSON object with fields")
             state = dump_state(declared, parse_state(declared, given), "a person")
-        except (ValueError, UnreadableState) as error:
-            raise InvalidState(f"this is no state of {declared.name!r}: {error}") from error
+        except InvalidState:
+            raise
+        except BaseException as error:
+            # Whatever the validators and serializers of the model raise: nothing here waits.
+            why = describe_error(error)
+            raise InvalidState(f"this is no state of {declared.name!r}: {why}") from error
         lagging = await self.dispatcher.catch_up(head)
         entry = next_entry.set_state(
             head, state, current, self.worker.new_attempt(), lagging, decision.resolution

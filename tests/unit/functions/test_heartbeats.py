@@ -42,6 +42,7 @@ async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
         "begin_sagas": 4.0,
         SWEEP: None,
         COMPACT: None,
+        "receive": 0.0,
     }
     await heartbeats.note(SWEEP)
     assert (await ages(heartbeats))[SWEEP] == 0.0

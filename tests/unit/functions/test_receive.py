@@ -8,7 +8,7 @@ import pytest
 
 from functions.triggers.receive import receive_message
 from tests.deliveries import delivery, delivery_of
-from tests.world import World, message, require
+from tests.world import World, burn, message, require
 
 
 async def test_identity_comes_from_the_application_properties_alone(world: World) -> None:
@@ -66,7 +66,11 @@ async def test_a_delivery_is_a_line_only_when_asked_for_and_no_line_holds_a_body
         called += ["duplicate", "parked", "processed"]
     assert sorted(line.split()[0] for line in lines) == sorted(called)
     (faulted,) = [line for line in lines if "type='account.burn'" in line]
-    assert faulted == (f"faulted session='acc-7' message={sent[4]!r} type='account.burn' entry='3'")
+    raised_at = f"tests/world.py:{burn.__code__.co_firstlineno + 4} in burn"
+    assert faulted == (
+        f"faulted session='acc-7' message={sent[4]!r} type='account.burn' entry='3'"
+        f" raised_at={raised_at!r}"
+    )
     everything = [f"{one.getMessage()} {vars(one)}" for one in caplog.records]
     # A number as long as this is no part of a time, nor of the id of a thread.
     assert not [line for line in everything if "4111222233334444" in line]

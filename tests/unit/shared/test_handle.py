@@ -23,6 +23,7 @@ from shared.domain.handler import (
 )
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
+from shared.engine.handle.raised import HandlerFailed
 from tests.programs import run_python
 from tests.world import Account, Amount, World, add, handlers, message
 
@@ -83,7 +84,7 @@ def test_a_handler_cannot_change_the_remembered_state_behind_the_journals_back()
         state.anything["list"].append(2)
         raise ArithmeticError("after it was changed")
 
-    with pytest.raises(ArithmeticError):
+    with pytest.raises(HandlerFailed, match="ArithmeticError: after it was changed"):
         run(grow, remembered, state=Loose)
 
     assert remembered == {"anything": {"list": [1]}}
@@ -107,7 +108,7 @@ def test_an_output_has_the_names_that_its_reader_expects() -> None:
 def test_an_output_with_a_number_that_json_does_not_have_is_refused(value: float) -> None:
     measured = Output("measured", Measured(value=value))
 
-    with pytest.raises((ValueError, NotStorable), match="JSON"):
+    with pytest.raises((HandlerFailed, NotStorable), match="JSON"):
         run(lambda state, _, __: Handled(state, (measured,)))
 
 
@@ -129,7 +130,7 @@ def test_what_was_captured_and_is_no_json_is_refused() -> None:
         context.captured("price", object)
         return state
 
-    with pytest.raises(TypeError, match="not JSON serializable"):
+    with pytest.raises(HandlerFailed, match=r"TypeError: .* is not JSON serializable"):
         run(look)
 
 

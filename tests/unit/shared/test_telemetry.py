@@ -26,7 +26,7 @@ from shared.engine.publish.publish import Producer
 from shared.settings import Settings
 from shared.storage.documents import decode_message, digest_batches, encode_message
 from shared.wiring import connect, listen
-from tests.business import LEASE_OVER, Outside, business
+from tests.business import LEASE_OVER, Outside, business, dying
 from tests.deliveries import delivery_of
 from tests.programs import run_python
 from tests.saga_stage import Stage, order, stocked
@@ -117,11 +117,8 @@ async def test_when_the_owner_of_a_claim_dies_the_other_region_goes_on_in_the_tr
     outside = Outside()
     world = World(telemetry=collector.telemetry, handlers=business(outside))
 
-    async def die() -> None:
-        raise KeyboardInterrupt
-
-    outside.before = die
-    with pytest.raises(KeyboardInterrupt):
+    outside.before = dying(world)
+    with pytest.raises(RuntimeError, match="ProcessKilled"):
         await receive_message(world.east, delivery_of(traced(0, "account.pay")))
     outside.before = Outside().before
     await world.clock.sleep(LEASE_OVER)
