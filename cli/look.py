@@ -107,6 +107,7 @@ def print_session(context: typer.Context, session: SessionName, as_json: AsJson 
         ]
     if found["fault"]:
         facts += [("fault", found["fault"].get("reason"))]
+        facts += [("raised at", line) for line in found["fault"].get("raised_at", ())]
         facts += [("its message", found["fault"].get("message", {}).get("body"))]
     print_table(("", ""), facts, "")
     print_standstills(found["standstills"])
@@ -128,7 +129,7 @@ def print_standstills(standstills: list[dict[str, Any]]) -> None:
         (
             *(one["kind"], one["session"], one.get("position"), one["since"][:19]),
             *(one.get("parked", 0), ", ".join(verb["action"] for verb in one["verbs"])),
-            one["cause"],
+            ", raised at ".join((one["cause"], *one.get("raised_at", ())[-1:])),
         )
         for one in standstills
     ]

@@ -83,6 +83,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
         "help": STANDSTILL_HELP.format(kind=standstill.kind.value),
         "position": standstill.position,
+        "raised_at": list(standstill.raised_at) or None,
         "parked": standstill.parked or None,
         "outputs": dict(standstill.outputs) or None,
         "regions": list(standstill.regions) or None,

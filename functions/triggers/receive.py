@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
+from typing import NoReturn
 
 import azure.functions as func
 
@@ -103,25 +104,34 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
         if worker.telemetry is not None:
             measure_delivery(worker.telemetry, delivery, name, clock.now() - began)
         log_outcome(message, outcome, logs_all=services.logs_messages)
-    except GeneratorExit:
-        raise
     except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-            raise
-        # The broker delivers again at once, so an error that stays would spend all deliveries of a
-        # message in half a minute. What a slow failure took counts: no invocation lasts longer than
-        # it has to.
-        failed = error if isinstance(error, Exception) else RuntimeError(describe_error(error))
-        worker.failure_log.add("a delivery is paused, and comes again", services.region, failed)
-        seconds = pause_seconds(delivery.delivery_count or 1)
-        await clock.sleep(max(0.0, began + seconds - clock.now()))
-        if failed is error:
-            raise
-        raise failed from error
+        await pause(services, delivery, began, error)
     finally:
         del in_hand.began[id(delivery)]
         in_hand.ended_at = time.monotonic()
+
+
+async def pause(
+    services: Services, delivery: func.ServiceBusMessage, began: float, error: BaseException
+) -> NoReturn:
+    """Raise what a delivery failed with, after a pause, as an Exception.
+
+    The end of the invocation itself is raised at once, as it is.
+    """
+    task, clock = asyncio.current_task(), services.worker.clock
+    is_cancelled = isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling())
+    if is_cancelled or isinstance(error, GeneratorExit):
+        raise error
+    failed = error if isinstance(error, Exception) else RuntimeError(describe_error(error))
+    services.worker.failure_log.add("a delivery comes again", services.region, failed)
+    # The broker delivers again at once, so an error that stays would spend all deliveries of a
+    # message in half a minute. What a slow failure took counts: no invocation lasts longer than it
+    # has to.
+    seconds = pause_seconds(delivery.delivery_count or 1)
+    await clock.sleep(max(0.0, began + seconds - clock.now()))
+    if failed is error:
+        raise error
+    raise failed from error
 
 
 def pause_seconds(delivery_count: int) -> float:

@@ -59,7 +59,8 @@ def shorten(reason: str) -> str:
     A control character is written as in Python: a new line is a backslash and an n.
     """
     short = reason[:REASON_CHARACTERS_MAX]
-    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), short)
+    line = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), short)
+    return line[:REASON_CHARACTERS_MAX]
 
 
 def make_tombstone(message: Message) -> Message:

@@ -61,6 +61,7 @@ class Sign:
     asks: bool = False
     halts: bool = False
     reason: str | None = None
+    raised_at: tuple[str, ...] = ()
     alert: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     blocked: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -78,10 +79,10 @@ class Sign:
 class Standstill:
     """One thing that stands still. `since` is in seconds since 1970, by the store's clock.
 
-    `position` is that of the entry it is about, if it is one. `parked` counts the messages that
-    wait for it. `outputs` are ids with the reason of each, `regions` those that miss outputs, and
-    `queue` is the one that takes none, as the outbox names it. `group`, `first` and `last` name the
-    numbers that are missing.
+    `position` is that of the entry it is about, if it is one, and `raised_at` where the handler of
+    a fault raised. `parked` counts the messages that wait for it. `outputs` are ids with the reason
+    of each, `regions` those that miss outputs, and `queue` is the one that takes none, as the
+    outbox names it. `group`, `first` and `last` name the numbers that are missing.
     """
 
     kind: StandstillKind
@@ -89,6 +90,7 @@ class Standstill:
     since: float
     cause: str
     position: int | None = None
+    raised_at: tuple[str, ...] = ()
     parked: int = 0
     outputs: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[str, ...] = ()
@@ -114,7 +116,8 @@ def explain_record(sign: Sign, head: Entry | None) -> Iterator[Standstill]:
     still = partial(Standstill, session=sign.session, since=sign.since, position=sign.position)
     if head is not None and sign.halts and is_halted_by(head, sign):
         waiting, cause = sum(head.parked.values()), sign.reason or "its message failed"
-        yield still(StandstillKind.HALT, cause=cause, parked=waiting)
+        raised_at = sign.raised_at
+        yield still(StandstillKind.HALT, cause=cause, parked=waiting, raised_at=raised_at)
     if sign.asks and sign.alert:
         yield still(StandstillKind.ALERT, cause=sign.alert)
     if sign.asks and sign.refused:

@@ -146,6 +146,7 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
         asks=bool(document.get("faulted")),
         halts=bool(document.get("faulted") and halt and halt["at"] == position),
         reason=document.get("reason"),
+        raised_at=tuple(document.get("raised_at") or ()),
         alert=document.get("alert"),
         refused=outbox.get("refused", {}),
         blocked=outbox.get("blocked", {}),

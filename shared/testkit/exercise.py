@@ -39,6 +39,8 @@ class Fault:
     session: str
     type: str
     reason: str
+    # Where its handler raised: "file:line in function", the innermost frame last.
+    raised_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,10 @@ async def compare_runs(
     undisturbed = await run(regions, in_turn, messages)
     if undisturbed.faults and not faults:
         first = undisturbed.faults[0]
+        why = ", raised at ".join((first.reason, *first.raised_at))
         raise Found(
-            f"a message of {first.session!r} ({first.type}) becomes a fault: {first.reason}; where"
-            " that is meant, say faults=True"
+            f"a message of {first.session!r} ({first.type}) becomes a fault: {why}; where that is"
+            " meant, say faults=True"
         )
     runs = 1
     for name, deliver in disturbances(messages):
@@ -257,7 +260,12 @@ async def read_result(regions: TwoRegions) -> RunResult:
     outputs = (queue for at, queue in arrived.items() if at[0] == EAST and at[1] != ERROR_QUEUE)
     sent = chain.from_iterable(outputs)
     faults = (
-        Fault(session, decode_identities(document)[0].type, document["reason"])
+        Fault(
+            session,
+            decode_identities(document)[0].type,
+            document["reason"],
+            tuple(document.get("raised_at", ())),
+        )
         for session, documents in regions.journal.partitions.items()
         for document in documents.values()
         if document.get("status") == Status.FAULTED.value

@@ -101,7 +101,4 @@ def run_handler_job(job: Mapping[str, Any]) -> ComparableResult:
     handler = next(handler for handler in found if handler.message_type == message.type)
     model = job["before"].pop("model")
     before = HandlerInput(**job["before"], model=ModelVersion(**model) if model else None)
-    try:
-        return repeated(HandlerRun(handler, before, message, {}, job["here"]))
-    except Exception as error:
-        return {"error": repr(error)}
+    return repeated(HandlerRun(handler, before, message, {}, job["here"]))

@@ -30,6 +30,7 @@ from shared.domain.handler import (
 from shared.domain.message import Message
 from shared.domain.outbox import HERE
 from shared.engine.handle import handle
+from shared.engine.handle.raised import describe_error
 from shared.storage.documents import encode_batch
 from shared.testkit.given import Found, in_words
 
@@ -132,7 +133,11 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
     state, body = handle.parse_state(handler.state, before), handle.parse_body(handler, message)
     models = {"state": state, "body": body}
     before_run = {name: model.model_dump(mode="json") for name, model in models.items()}
-    handler.handle(state, body, Context(message, before.captured))
+    try:
+        handler.handle(state, body, Context(message, before.captured))
+    except BaseException as error:
+        why = describe_error(error)
+        raise Found(f"the handler of {in_words(message)} fails in a second run: {why}") from error
     for name, model in models.items():
         if (after := model.model_dump(mode="json")) != before_run[name]:
             raise Found(
@@ -143,7 +148,11 @@ def require_untouched(handler: Handler, before: HandlerInput, message: Message) 
 
 
 def repeated(run: HandlerRun) -> ComparableResult:
-    return comparable(handle.run_pure(run.handler, run.before, run.message, run.here))
+    """Return what comes of a run that succeeded before, an error among it."""
+    try:
+        return comparable(handle.run_pure(run.handler, run.before, run.message, run.here))
+    except Exception as error:
+        return {"error": describe_error(error)}
 
 
 def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> None:
@@ -158,9 +167,9 @@ def require_same_run(run: HandlerRun, again: ComparableResult, when: str) -> Non
 
 
 def differing_parts(first: ComparableResult, second: ComparableResult) -> tuple[str, str]:
-    for name in first:
-        if first[name] != second.get(name):
-            return json.dumps({name: first[name]}), json.dumps({name: second.get(name)})
+    for name in second | first:
+        if first.get(name) != second.get(name):
+            return json.dumps({name: first.get(name)}), json.dumps({name: second.get(name)})
     return json.dumps(first), json.dumps(second)
 
 

@@ -54,10 +54,15 @@ def describe_error(error: BaseException) -> str:
         if isinstance(error, HandlerFailed | CallerError):
             return shorten(tell(error))
         members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-        told = (f"{name_of(one)}: {tell(one)}" for one in (error, *members[:EXCEPTIONS_MAX]))
-        return shorten("; ".join(told))
+        return shorten("; ".join(map(tell_with_name, (error, *members[:EXCEPTIONS_MAX]))))
     except BaseException as untold:
         return f"{name_of(error)}: its text cannot be told, because of {name_of(untold)}"
+
+
+def tell_with_name(error: BaseException) -> str:
+    """The class of an exception, or the model that refused its input, and the text."""
+    name = error.title if isinstance(error, ValidationError) else name_of(error)
+    return f"{name}: {tell(error)}"
 
 
 def tell(error: BaseException) -> str:
@@ -68,7 +73,7 @@ def tell(error: BaseException) -> str:
 
 
 def name_of(error: BaseException) -> str:
-    """The name of an exception's class, or of its model, in one line."""
+    """The name of an exception's class, in one line."""
     # Past what a metaclass may say.
     name: str = vars(type)["__name__"].__get__(type(error))
     return shorten(name[:NAME_CHARACTERS_MAX])
@@ -105,13 +110,16 @@ def find_frames(error: BaseException) -> tuple[str, ...]:
     room = FRAMES_MAX
     try:
         for one in chain_of(error):
-            frames = choose_frames(one)[-room:]
+            own = [frame for frame in frames_in(one) if is_of_a_team(frame[0].co_filename)]
             # An error of Lockstep's own may have no such frame, and what it came from has.
             lines += [f"caused by {name_of(one)}"] if lines else []
-            lines += map(write_frame, frames)
-            room -= len(frames)
+            lines += map(write_frame, own[-room:])
+            room -= len(own[-room:])
             if not room:
                 break
+        if not lines and not isinstance(error, LockstepError):
+            called = (one for one in frames_in(error) if not is_of_lockstep(one[0].co_filename))
+            lines += map(write_frame, [*called][-FRAMES_MAX:])
     except BaseException:
         # What an exception does when it is looked at must not hide why its message failed.
         return tuple(lines)
@@ -130,15 +138,6 @@ def chain_of(error: BaseException) -> list[BaseException]:
     return found[:EXCEPTIONS_MAX]
 
 
-def choose_frames(error: BaseException) -> list[Frame]:
-    """The frames of the team's code that an exception came through, or else those of packages."""
-    frames = frames_in(error)
-    own = [frame for frame in frames if is_of_a_team(frame[0].co_filename)]
-    if own or isinstance(error, LockstepError):
-        return own
-    return [frame for frame in frames if not frame[0].co_filename.startswith(OWN_FOLDERS)]
-
-
 def frames_in(error: BaseException) -> list[Frame]:
     """The frames that an exception came through, the innermost last; of a recursion each once."""
     frames: dict[Frame, None] = {}
@@ -149,12 +148,15 @@ def frames_in(error: BaseException) -> list[Frame]:
     return list(frames)
 
 
+def is_of_lockstep(file: str) -> bool:
+    return file.startswith(OWN_FOLDERS) and not file.startswith(HANDLERS_FOLDER)
+
+
 def is_of_a_team(file: str) -> bool:
     """Return whether the code of a file is neither Lockstep's, nor Python's, nor a package's."""
-    if file.startswith(HANDLERS_FOLDER):
-        return True
-    is_written = not file.startswith(("<", STANDARD_LIBRARY, *OWN_FOLDERS))
-    return is_written and not any(name in file for name in PACKAGES)
+    if is_of_lockstep(file) or file.startswith(("<", STANDARD_LIBRARY)):
+        return False
+    return not any(name in file for name in PACKAGES)
 
 
 def write_frame(frame: Frame) -> str:

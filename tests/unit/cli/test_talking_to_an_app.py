@@ -47,6 +47,25 @@ def stand_still(asked: Asked) -> tuple[int, Any]:
     return 200, SESSION if "sessions/" in asked.path else {"standstills": [HALT], "after": None}
 
 
+def test_a_fault_is_shown_with_the_place_where_its_handler_raised(run: Run) -> None:
+    raised_at = ["handlers/flights.py:12 in land", "handlers/runways.py:7 in Runway.take"]
+    halt = {**HALT, "raised_at": raised_at}
+    fault = {"reason": HALT["cause"], "raised_at": raised_at}
+    shown = {**SESSION, "fault": fault, "standstills": [halt]}
+
+    def respond(asked: Asked) -> tuple[int, Any]:
+        return 200, shown if "sessions/" in asked.path else {"standstills": [halt], "after": None}
+
+    with running_app(respond) as app:
+        listed = run("--url", app.url, "faults")[1]
+        one = run("--url", app.url, "show", "N1/a")[1]
+
+    assert f"flight: Field required, raised at {raised_at[-1]}" in listed
+    assert [line for line in one.splitlines() if line.startswith("raised at")] == [
+        f"raised at    {line}" for line in raised_at
+    ]
+
+
 def test_without_an_address_nothing_is_asked(run: Run) -> None:
     status, out, error = run("faults")
 

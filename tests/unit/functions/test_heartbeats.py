@@ -8,7 +8,7 @@ import pytest
 
 from functions.http.operate import report_health
 from shared.domain.errors import Unavailable
-from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
+from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats, InHand
 from tests.asking import ask, document
 from tests.world import World
 
@@ -106,3 +106,30 @@ async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
         now += 15.0
 
     assert [run for run, is_due in enumerate(due) if is_due] == [0, 4, 8]
+
+
+async def test_deliveries_that_do_not_end_show_and_an_idle_worker_never_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("shared.engine.operate.heartbeats.time.monotonic", lambda: now)
+    in_hand = InHand(ended_at=now)
+    heartbeats = Heartbeats(Kept(), "east", ["east", "west"], in_hand)
+
+    now += 10_000.0
+    assert (await ages(heartbeats))["receive"] == 0.0
+    in_hand.began = {1: now, 2: now + 50.0}
+    now += 240.0
+    assert (await ages(heartbeats))["receive"] == 240.0
+    await heartbeats.report()
+    assert "receive" not in caplog.text
+    now += 1.0
+    await heartbeats.report()
+    assert "nothing was heard of receive for 240 s or more" in caplog.text
+
+    # One that ends speaks for the others: the host ends by itself what takes too long.
+    del in_hand.began[1]
+    in_hand.ended_at = now
+    assert (await ages(heartbeats))["receive"] == 0.0
+    now += 7.0
+    assert (await ages(heartbeats))["receive"] == 7.0

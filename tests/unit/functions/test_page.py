@@ -17,7 +17,7 @@ from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
 from tests.asking import ask
-from tests.world import World, message, require
+from tests.world import World, burn, message, require
 
 UUID = "0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a"
 
@@ -72,6 +72,19 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     assert len(choices(first)) == 1
     assert "Next page" in first
     assert "Next page" not in page
+
+
+async def test_every_view_of_a_fault_shows_where_its_handler_raised(world: World) -> None:
+    await halt(world, "acc-1")
+    frame = f"tests/world.py:{burn.__code__.co_firstlineno + 4} in burn"
+
+    views = [
+        await read(world),
+        await read(world, show_timeline, "/session", session="acc-1"),
+        await read(world, show_errors),
+    ]
+
+    assert [f"<li><code>{frame}</code></li>" in view for view in views] == [True] * 3
 
 
 async def test_help_is_a_link_where_the_documentation_is_served(world: World) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from functions.triggers.receive import receive_message
+from shared.engine.consume.outcomes import Outcome
 from tests.deliveries import delivery, delivery_of
 from tests.world import World, burn, message, require
 
@@ -74,3 +76,51 @@ async def test_a_delivery_is_a_line_only_when_asked_for_and_no_line_holds_a_body
     everything = [f"{one.getMessage()} {vars(one)}" for one in caplog.records]
     # A number as long as this is no part of a time, nor of the id of a thread.
     assert not [line for line in everything if "4111222233334444" in line]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        asyncio.CancelledError("gone"),
+        GeneratorExit("over"),
+        RuntimeError("a defect"),
+    ],
+)
+async def test_when_a_delivery_fails_with_anything_it_is_paused_logged_and_raised_as_an_exception(
+    world: World, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    async def fail(*_: Any) -> Outcome:
+        raise error
+
+    world.east.consumer.consume = fail  # type: ignore[method-assign, assignment]
+
+    # The worker library answers the host for an Exception only.
+    is_closed = isinstance(error, GeneratorExit)
+    with pytest.raises(GeneratorExit if is_closed else RuntimeError, match=str(error)):
+        await receive_message(world.east, delivery_of(message(0), 3))
+
+    assert world.clock.now() == (0.0 if is_closed else 4.0)
+    lines = [one for one in caplog.records if "a delivery comes again" in one.msg % one.args]
+    assert len(lines) == (0 if is_closed else 1)
+    assert world.east.in_hand.began == {}
+
+
+async def test_when_the_invocation_is_cancelled_nothing_is_paused(world: World) -> None:
+    waiting = asyncio.Event()
+
+    async def wait(*_: Any) -> Outcome:
+        waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    world.east.consumer.consume = wait  # type: ignore[method-assign, assignment]
+    receiving = asyncio.create_task(receive_message(world.east, delivery_of(message(0), 9)))
+    await waiting.wait()
+    assert len(world.east.in_hand.began) == 1
+    receiving.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await receiving
+    assert world.clock.now() == 0.0
+    assert world.east.in_hand.began == {}

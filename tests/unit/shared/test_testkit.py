@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from shared.domain.handler import Handled, Handlers, Kind, OnFault, Output
+from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
 from shared.testkit import Found, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
 from shared.testkit.regions import TwoRegions
+from tests.strange import FAILED_AT, RAISED, STRANGE, fail
 from tests.unit.shared import suspects
 from tests.unit.shared.suspects import Note, Stamped, good, of, telling, three
 from tests.world import Account, Amount
@@ -118,12 +119,49 @@ def test_faults_are_part_of_the_report(on_fault: OnFault, count: int) -> None:
     handlers = Handlers()
     handlers.register("add", body=Amount, on_fault=on_fault)(suspects.failing)
 
-    with pytest.raises(Found, match="becomes a fault: ArithmeticError: cannot take 1; where that"):
+    place = r"tests/unit/shared/suspects\.py:\d+ in failing"
+    with pytest.raises(
+        Found, match=f"a fault: ArithmeticError: cannot take 1, raised at {place}; where that"
+    ):
         exercise(handlers, three())
     report = exercise(handlers, three(), faults=True)
 
     assert [fault.session for fault in report.faults] == ["acc-7"] * count
     assert report.faults[0].reason == "ArithmeticError: cannot take 1"
+
+
+@STRANGE
+@pytest.mark.parametrize("kind", Kind)
+def test_what_is_no_exception_is_found_as_a_fault_and_ends_no_test(raised: str, kind: Kind) -> None:
+    handlers = Handlers()
+
+    def failing(state: NoState, _: Amount, __: Context) -> NoState:
+        fail(raised)
+        return state
+
+    handlers.register("add", body=Amount, kind=kind)(failing)
+
+    with pytest.raises(Found, match="becomes a fault: ") as found:
+        exercise(handlers, three(), runs_max=1)
+
+    assert RAISED[raised][1] in str(found.value)
+    assert f"raised at {FAILED_AT}" in str(found.value)
+
+
+@pytest.mark.parametrize("run", range(2, 5))
+def test_a_handler_that_exits_in_a_later_run_is_found(run: int) -> None:
+    handlers, runs = Handlers(), 0
+
+    @handlers.register("add", body=Amount)
+    def add(state: NoState, _: Amount, __: Context) -> NoState:
+        nonlocal runs
+        runs += 1
+        if runs == run:
+            raise SystemExit("later")
+        return state
+
+    with pytest.raises(Found, match="SystemExit: later"):
+        exercise(handlers, three()[:1])
 
 
 def test_answers_are_outputs_too() -> None:
