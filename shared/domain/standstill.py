@@ -90,7 +90,6 @@ class Standstill:
     since: float
     cause: str
     position: int | None = None
-    raised_at: tuple[str, ...] = ()
     parked: int = 0
     outputs: Mapping[str, str] = field(default_factory=dict)
     regions: tuple[str, ...] = ()
@@ -98,6 +97,7 @@ class Standstill:
     group: str | None = None
     first: int | None = None
     last: int | None = None
+    raised_at: tuple[str, ...] = ()
 
 
 def explain(

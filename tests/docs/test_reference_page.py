@@ -73,6 +73,7 @@ WHOLE = Entry(
     halt=Halt(2, NUMBER),
     message=MESSAGE,
     reason="because",
+    raised_at=("handlers/stock.py:41 in ship",),
     resolution=Resolution("retry", "Ada", "a typo", at=1),
     alert="somebody look",
     closed=Resolution("close", "Ada", "looked at"),
@@ -210,10 +211,8 @@ def shape(fields: dict[str, Any]) -> str:
 
 
 def test_every_field_of_a_standstill_is_documented_and_those_always_there_are() -> None:
-    standing = [
-        Standstill(kind, "s", 0.0, "because", 3, 1, {"m": "too large"}, ("west",), "", "g", 1, 2)
-        for kind in StandstillKind
-    ]
+    whole = ("s", 0.0, "because", 3, 1, {"m": "too large"}, ("west",), "", "g", 1, 2, ("x:1 in f",))
+    standing = [Standstill(kind, *whole) for kind in StandstillKind]
     bare = describe_standstill(Standstill(StandstillKind.PENDING, "s", 0.0, "because"))
 
     fields = {field for one in standing for field in paths(describe_standstill(one))}

@@ -1,4 +1,4 @@
-"""What a team's code raised, as one error of ours: its text made safe, and where it came from.
+"""The border to a team's code: what that raised, as one error of ours that says what and where.
 
 A team's code is a stranger: it may raise what is no Exception, and an exception may raise when it
 is asked for its text. So whoever calls it catches everything and raises HandlerFailed in its place.
