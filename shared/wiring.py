@@ -25,6 +25,9 @@ from shared.settings import Settings
 from shared.storage.journal import Journal
 
 DAY_SECONDS = 24 * 3600.0
+# For so long after its start a worker is careful: within five minutes Durable hands out again what
+# a dead worker had of a saga.
+CAREFUL_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         telemetry=outside.telemetry,
         browser=outside.bus,
     )
+    services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS
     leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
     services = replace(
         services,

@@ -7,6 +7,7 @@ import pytest
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
+from shared.engine.consume.consume import AGAIN
 from shared.engine.worker import Policy
 from shared.testkit.injected_faults import FaultPlan, ProcessKilled
 from shared.testkit.memory_store import VirtualClock
@@ -71,7 +72,7 @@ async def until_settled(world: World, batch: Sequence[Message]) -> None:
     for attempt in range(6):
         worker = (world.east, world.west)[attempt % 2]
         try:
-            await consume_together(worker, batch)
+            await consume_together(worker, batch, AGAIN if attempt else 0)
         except (LockstepError, ProcessKilled):
             world.east, world.west = world.worker("east"), world.worker("west")
             world.clock.seconds += LAG_SECONDS

@@ -14,6 +14,7 @@ from shared.domain.measures import DELIVERY_SECONDS, DUPLICATES, LATENCY_SECONDS
 from shared.domain.message import Message
 from shared.domain.reports import shorten
 from shared.engine.build import Services
+from shared.engine.consume.consume import AGAIN
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Claimed,
@@ -91,8 +92,11 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
             delivery=delivery.delivery_count or 1,
         ) as span:
             try:
-                # The host calls in no certain order; the broker's is that of these numbers.
-                outcome = await services.consumer.consume(message, delivery.sequence_number or 0)
+                # The host calls in no certain order; the broker's is that of these numbers. What
+                # comes again may have ended the worker that had it.
+                as_try = AGAIN if (delivery.delivery_count or 1) > 1 else 0
+                arrival = delivery.sequence_number or 0
+                outcome = await services.consumer.consume(message, arrival, as_try=as_try)
             except InvalidMessage as error:
                 await reject(services, delivery, str(error))
                 return

@@ -171,6 +171,9 @@ class Worker:
     policy: Policy
     # None where nobody listens: then nothing is called, so that it costs nothing.
     telemetry: Telemetry | None = None
+    # The worker before may have died of what has no delivery to tell so: a command, or what a sweep
+    # drains. Until this time of the clock that runs under claims.
+    careful_until: float = 0.0
 
     def __post_init__(self) -> None:
         self.heads: OrderedDict[str, RememberedHead] = OrderedDict()

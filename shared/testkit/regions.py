@@ -15,6 +15,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.consume.claim import RENEWALS_PER_LEASE
+from shared.engine.consume.consume import AGAIN
 from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
@@ -125,10 +126,10 @@ class TwoRegions:
     def replace_workers(self, killed: str) -> None:
         self.workers[killed] = self.new_worker(killed)
 
-    async def deliver(self, region: str, messages: Sequence[Message]) -> bool:
+    async def deliver(self, region: str, messages: Sequence[Message], as_try: int = 0) -> bool:
         """Deliver messages of one session together; whether the region's worker settled them."""
         try:
-            await self.attempt(region, lambda worker: consume_together(worker, messages))
+            await self.attempt(region, lambda worker: consume_together(worker, messages, as_try))
         except LockstepError:
             return False
         return True
@@ -158,7 +159,8 @@ class TwoRegions:
         """Deliver again, to one region and the other in turn, until a worker settles."""
         first = REGIONS.index(region)
         for tried in range(DELIVERIES_MAX):
-            if await self.deliver(REGIONS[(first + tried) % len(REGIONS)], messages):
+            as_try = AGAIN if tried else 0
+            if await self.deliver(REGIONS[(first + tried) % len(REGIONS)], messages, as_try):
                 return
             self.clock.seconds += self.policy.lag_seconds
         raise Found(f"{in_words(messages[0])} is never settled")
@@ -174,16 +176,19 @@ class TwoRegions:
         self.faults.is_over = True
 
 
-async def consume_together(worker: Services, messages: Sequence[Message]) -> list[Outcome]:
+async def consume_together(
+    worker: Services, messages: Sequence[Message], as_try: int = 0
+) -> list[Outcome]:
     """The outcomes of messages that a host hands over at once, in their order.
 
+    `as_try` is explained in `Consumer.consume`.
     Raises what a call raised, ProcessKilled first: a call that dies takes the others with it.
     """
     calls: list[asyncio.Task[Outcome]] = []
 
     async def call(message: Message, arrival: int) -> Outcome:
         try:
-            return await worker.consumer.consume(message, arrival)
+            return await worker.consumer.consume(message, arrival, as_try=as_try)
         except ProcessKilled:
             for other in calls:
                 other.cancel()

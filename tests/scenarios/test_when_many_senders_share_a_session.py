@@ -137,7 +137,7 @@ async def test_what_is_parked_beside_an_evicted_cursor_is_drained_later(world: W
     assert world.amounts() == [*amounts(rounds(1)), 1, *(n * 100 + 1 for n in range(1, 6)), 2]
 
 
-async def nothing(_: str) -> None:
+async def nothing(_: str, **__: object) -> None:
     """What a worker does that died."""
 
 

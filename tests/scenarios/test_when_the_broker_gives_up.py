@@ -76,7 +76,7 @@ async def test_it_shares_no_entry_with_deliveries_that_come_meanwhile(world: Wor
     assert first["id"] == message(0).id
 
 
-@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC, Kind.EFFECTFUL])
+@pytest.mark.parametrize("kind", [Kind.PURE, Kind.DETERMINISTIC, Kind.EFFECTFUL, Kind.IDEMPOTENT])
 async def test_one_whose_handler_ends_each_worker_becomes_a_fault(kind: Kind) -> None:
     deadly, ran = Handlers(), 0
 
@@ -94,15 +94,18 @@ async def test_one_whose_handler_ends_each_worker_becomes_a_fault(kind: Kind) ->
     register = deadly.register("account.kill", state=Account, body=Amount, kind=kind)
     register(kill_outside if kind is Kind.EFFECTFUL else kill)
     world, letter = World(handlers=deadly), letter_of(message(0, kind="account.kill"))
-    while not world.entries() or world.entries()[-1]["status"] == "working":
+    for _ in range(9):
+        if world.entries() and world.entries()[-1]["status"] != "working":
+            break
         world.east = world.worker("east")
         with suppress(ProcessKilled):
             await sweep(world, *([] if ran else [letter]))
         world.clock.seconds += 60
 
     (fault,) = world.entries()
-    assert (fault["status"], ran) == ("faulted", 3)
-    assert "its owner was lost in try 3" in fault["reason"]
+    # A pure one has run before the broker gave up on it, which an effectful one's claim would tell.
+    assert (fault["status"], ran) == ("faulted", 3 if kind is Kind.EFFECTFUL else 2)
+    assert "the worker that ran its handler ended, in try" in fault["reason"]
     world.east = world.worker("east")
     assert await sweep(world) == []
 
@@ -203,7 +206,7 @@ async def test_what_no_journal_takes_is_reported_whole_with_the_brokers_reason(c
     assert world.amounts() == [1]
 
 
-async def test_a_message_of_a_type_without_a_journal_is_reported() -> None:
+async def test_a_message_of_a_type_without_a_journal_runs_after_all_and_is_counted() -> None:
     ran: list[int] = []
     idempotent = Handlers()
 
@@ -217,7 +220,8 @@ async def test_a_message_of_a_type_without_a_journal_is_reported() -> None:
 
     assert await sweep(world, letter_of(ping_sent)) == []
 
-    assert [len(world.reports()), ran] == [1, []]
+    assert [len(world.reports()), ran] == [0, [1]]
+    assert [entry["status"] for entry in world.entries()] == ["completed"]
 
 
 async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up(world: World) -> None:

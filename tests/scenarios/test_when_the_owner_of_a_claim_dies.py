@@ -287,7 +287,7 @@ async def test_a_message_that_kills_its_owner_every_time_becomes_a_fault() -> No
     (fault,) = world.entries()
     assert (fault["status"], fault["reason"]) == (
         "faulted",
-        "RuntimeError: its owner was lost in try 3",
+        "RuntimeError: the worker that ran its handler ended, in try 3",
     )
     assert len(world.outside.asked) == 3
     assert len(world.outside.keys[1]) == 1

@@ -144,7 +144,10 @@ async def running_worker() -> AsyncIterator[tuple[Services, Cloud]]:
         )
         adapters = Adapters.of(settings)
         try:
-            yield connect(settings, handlers, adapters), cloud
+            services = connect(settings, handlers, adapters)
+            # As one that has run for a while: after its start a worker is careful with commands.
+            services.worker.careful_until = 0.0
+            yield services, cloud
         finally:
             await adapters.close()
 

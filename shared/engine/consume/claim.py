@@ -1,23 +1,28 @@
-"""Effectful handlers: claim the session, run, and end the claim only if it is still held.
+"""Claim the session, run the handler, and end the claim only if it is still held.
+
+So effectful handlers run always, and the others where an earlier try may have ended its worker.
 
 The claim is the session's next entry, in status working. While it is the newest entry nobody can
 append, so no two handlers of a session run at once as long as leases are kept. The lease is counted
 by the store's clock from the owner's last write of the claim. An owner that was too slow finds
 another attempt in its place: its result is refused and its outputs are never sent. Its effect
 outside has happened all the same, which is why such effects are at-least-once.
+
+What no exception tells (an exit, a crash, a lack of memory) the claim tells: its owner is gone.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.errors import CallerError, NotStorable, OutcomeUnknown, Unavailable
-from shared.domain.handler import HandlerInput, Kind
+from shared.domain.handler import Handler, HandlerInput, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
+from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import RETRY_SECONDS, Ending, HandlerRunner, message_in
@@ -29,6 +34,15 @@ log = logging.getLogger("lockstep.claim")
 
 # A claim is renewed this many times within its lease, so that a late answer does not lose it.
 RENEWALS_PER_LEASE = 3
+# So many workers may end under the handler of a message before it is a fault, or more where its
+# type allows more attempts.
+DEATHS_MAX = 3
+# What surely died of itself under a pure handler, which runs alone, was not that of another. A host
+# bears two deaths of its workers within half an hour, so a third try is not worth it.
+PURE_DEATHS_MAX = 2
+PURE_KINDS = (Kind.PURE, Kind.DETERMINISTIC)
+# For so long a handler that calls the outside runs alone, where it may be what ended its worker.
+ALONE_SECONDS = 1.0
 
 
 class Claims:
@@ -39,6 +53,32 @@ class Claims:
         self.dispatcher = dispatcher
         self.runner = runner
         self.lease_seconds = worker.policy.lease_seconds
+        self.turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def alone(self, message: Message) -> AsyncIterator[None]:
+        """Let a message that may have ended a worker have its turn alone among such ones.
+
+        They all come again at once. Side by side, the bad one would end every worker before the
+        good ones have come to their end, and all would be counted alike. A call to the outside may
+        take long, so after a moment others go on beside it.
+        """
+        await self.turn.acquire()
+        held = [self.turn]
+
+        def let_go() -> None:
+            if held:
+                held.pop().release()
+
+        is_pure = self.worker.handlers.kind_of(message.type) in PURE_KINDS
+        loop = asyncio.get_running_loop()
+        timer = None if is_pure else loop.call_later(ALONE_SECONDS, let_go)
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+            let_go()
 
     def is_left(self, claim: StoredEntry) -> bool:
         """Say whether nobody works on a claim any more, so that it may be taken over."""
@@ -50,28 +90,37 @@ class Claims:
         is_held = claim.entry.status is Status.WORKING
         return is_held and self.worker.owner.succeeds(claim.entry.attempt.owner)
 
-    async def process(self, made_from: EntryInput) -> Entry | None:
+    async def process(self, made_from: EntryInput, as_try: int = 0) -> Entry | None:
         """Claim, run, end: the entry, or None when another worker was first or took over.
 
-        Raises Unavailable or OutcomeUnknown; a claim that is left over is taken over later.
+        `as_try` is the try that the claim counts for what ran without a claim before. Raises
+        Unavailable or OutcomeUnknown; a claim that is left over is taken over later.
         """
-        head = made_from.head
+        head, message = made_from.head, made_from.message
         # The state is read before the claim is written: a claim whose handler cannot start would
         # only keep others waiting until its lease runs out.
         given = await self.worker.input_after(head)
         opened = next_entry.open_entry(made_from)
-        claim = next_entry.make_claim(opened, Lease(self.lease_seconds))
-        # From here on the claim holds the whole message. If this process dies, the message may even
-        # be settled: another copy, the next message or the sweep takes the claim over.
-        if await self.worker.commit(head, claim) is not WriteResult.CREATED:
-            return None
-        return await self.work(claim, given)
+        # An effectful one has a claim from its first try on, so nothing of it has run yet.
+        is_first = self.worker.handlers.kind_of(message.type) is Kind.EFFECTFUL or as_try <= 1
+        claim = next_entry.make_claim(opened, Lease(self.lease_seconds, 1 if is_first else as_try))
+        async with nullcontext() if is_first else self.alone(message):
+            # From here on the claim holds the whole message. If this process dies, the message may
+            # even be settled: another copy, the next message or the sweep takes the claim over.
+            if await self.worker.commit(head, claim) is not WriteResult.CREATED:
+                return None
+            return await self.work(claim, given)
 
     async def take_over(self, stored: StoredEntry) -> Entry | None:
         """Do a dead owner's work; None when another worker was first.
 
-        A message that killed its owners as often as its type allows becomes a fault.
+        A message that ended as many workers as its kind allows becomes a fault.
         """
+        async with self.alone(message_in(stored.entry)):
+            return await self.take_over_in_turn(stored)
+
+    async def take_over_in_turn(self, stored: StoredEntry) -> Entry | None:
+        """Take a claim over when its turn has come; see `take_over`."""
         # The entry before the claim is still the one the first owner started from, so a second run
         # gets the same input, and Context.new_id the same ids for the outside to recognise.
         given = await self.dispatcher.input_of(stored.entry)
@@ -88,10 +137,14 @@ class Claims:
         if not is_ours:
             return None
         handler = self.worker.handlers.by_type.get(message_in(claim).type)
-        if claim.lease and handler and claim.lease.tries > handler.attempts:
+        is_certain = self.worker.owner.succeeds(stored.entry.attempt.owner)
+        deaths = deaths_max(handler, is_certain=is_certain) if handler else 0
+        if claim.lease and handler and claim.lease.tries > deaths:
             # A message that kills its process (by memory, by a crash in native code) would go round
             # for ever. No exception ever reaches us for it, so lost owners are counted as tries.
-            lost = RuntimeError(f"its owner was lost in try {claim.lease.tries - 1}")
+            lost = RuntimeError(
+                f"the worker that ran its handler ended, in try {claim.lease.tries - 1}"
+            )
             return await self.end(claim, self.runner.fail(claim, lost))
         if self.worker.telemetry is not None:
             self.worker.telemetry.add(TAKEOVERS)
@@ -236,3 +289,14 @@ class Claims:
             except (Unavailable, OutcomeUnknown) as error:
                 # The next renewal may succeed in time. If none does, ending the claim says so.
                 self.worker.failure_log.add("renewing a claim", "the journal", error)
+
+
+def deaths_max(handler: Handler, *, is_certain: bool) -> int:
+    """Return how many workers may end under the handler of a message before it is a fault.
+
+    It `is_certain` where a worker ended and its host did not: no stop of a host and no loss of a
+    machine was the cause.
+    """
+    if is_certain and handler.kind in PURE_KINDS:
+        return PURE_DEATHS_MAX
+    return max(handler.attempts, DEATHS_MAX)

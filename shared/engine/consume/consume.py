@@ -33,7 +33,7 @@ from shared.domain.decision import (
     decide,
     explain_expiry,
 )
-from shared.domain.errors import CallerError, InvalidMessage, NotStorable, Unavailable
+from shared.domain.errors import CallerError, NotStorable, Unavailable
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
@@ -67,6 +67,8 @@ from shared.ports import DeadLetter, WriteResult
 # A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
 ROUNDS_PER_RACE = 4
 DEAD_LETTERED = "dead-lettered by the broker"
+# The try of a message that was taken before and has not come to its end.
+AGAIN = 2
 # Evicted cursors that are read for a fold, side by side.
 CURSORS_READ_MAX = 40
 
@@ -90,36 +92,44 @@ class Consumer:
         self.turns = Turns(self.worker, self.leads)
 
     async def consume(
-        self, message: Message, arrival: int = 0, letter: DeadLetter | None = None
+        self,
+        message: Message,
+        arrival: int = 0,
+        letter: DeadLetter | None = None,
+        *,
+        as_try: int = 0,
     ) -> Outcome:
         """Give the message its entry, or find that it has one, or park it.
 
         This is the one way in: for deliveries, with the broker's sequence number as `arrival`, for
         dead letters, and for whatever else is to take effect in a session. What was parked behind
-        the message is drained before the answer. Raises InvalidMessage for a message that can never
+        the message is drained before the answer. `as_try` says which try of the message this is,
+        where an earlier one may have ended its worker: it runs under a claim then, whatever its
+        kind, and so does what it drains, so that the next end of a worker is counted. It is 0 where
+        nothing tells of an earlier one. Raises InvalidMessage for a message that can never
         be taken, Unavailable or OutcomeUnknown when the store did not help; then the message must
         stay in its queue. What the store refuses to one message of a session is raised for all that
         were waiting with it. Some of them may have their entries nevertheless; their copies find
         them.
         """
+        if letter is not None:
+            # Its handler may be what ended the workers until the broker gave up on it.
+            as_try = AGAIN
         if message.number is None:
             # An idempotent handler may run any number of times, so nothing is read or written for
             # it. With a number it goes through the journal, for the sake of order, and so does one
-            # that the journal may have cancelled.
+            # that the journal may have cancelled, or whose tries have to be counted.
             kind = self.worker.handlers.kind_of(message.type)
-            if kind is Kind.IDEMPOTENT and not message.reminder:
-                if letter is not None:
-                    # Nothing would count how often its handler ends a worker.
-                    raise InvalidMessage("messages of its type have no journal")
+            is_free = kind is Kind.IDEMPOTENT and not message.reminder
+            if is_free and not as_try:
                 return await self.pass_through(message)
             # Without a number a copy is recognised by its marker only, which the store removes
             # after the window. An older message may be a copy, so it is refused by name.
             window = self.worker.policy.window_seconds
-            reason = explain_expiry(message, self.clock.today(), window)
-            if reason is not None:
+            if not is_free and (reason := explain_expiry(message, self.clock.today(), window)):
                 return Expired(reason)
         # Calls of one session that this worker has in hand at once take turns (turns.py).
-        call = self.turns.join(message, arrival, letter)
+        call = self.turns.join(message, arrival, letter, as_try)
         try:
             while taken := await self.turns.wait_for_turn(call):
                 result: Outcome | NotYet | Exception
@@ -133,7 +143,9 @@ class Consumer:
                         taken = taken[:1]
                         first = taken[0]
                         may_wait = self.clock.now() < first.give_up_at
-                        result = await self.process(first.message, first.letter, may_wait=may_wait)
+                        result = await self.process(
+                            first.message, first.letter, may_wait=may_wait, as_try=first.as_try
+                        )
                 except Exception as error:
                     result = error
                 self.turns.conclude(taken, result)
@@ -168,7 +180,12 @@ class Consumer:
         return passed
 
     async def process(  # noqa: C901 - flat: the steps of a message, in their order
-        self, message: Message, letter: DeadLetter | None = None, *, may_wait: bool
+        self,
+        message: Message,
+        letter: DeadLetter | None = None,
+        *,
+        may_wait: bool,
+        as_try: int = 0,
     ) -> Outcome | NotYet:
         """One message by itself; NotYet, where the call may wait, if its turn has not come."""
         outcome: Outcome | NotYet | None
@@ -196,7 +213,7 @@ class Consumer:
                     if not isinstance(made_from, EntryInput):
                         outcome = made_from
                         continue
-                    entry = await self.give_entry(made_from, letter)
+                    entry = await self.give_entry(made_from, letter, as_try)
                     # Not only the position may have been taken: the marker of an earlier copy
                     # refuses the batch too, and the same batch must not be tried for ever.
                     outcome = outcome_of(entry) or await self.parking.seen_before(message)
@@ -216,7 +233,7 @@ class Consumer:
         # Draining comes before settling, on the way of copies too: if the worker that committed the
         # missing message died before it drained, the redelivery of that message drains here.
         if not isinstance(outcome, NotYet):
-            await self.drain(message.session)
+            await self.drain(message.session, as_try=as_try)
         return outcome
 
     async def recognise(self, message: Message) -> tuple[Outcome | None, Entry | None]:
@@ -252,7 +269,8 @@ class Consumer:
         # Where messages are parked, `process` compares each new one with them, and lets some go on.
         if head is not None and head.parked:
             return None
-        messages = (call.message for call in calls)
+        # What comes again is taken alone: if it ends the worker, the others are not to blame.
+        messages = (call.message for call in takewhile(lambda one: not one.as_try, calls))
         fresh = [*takewhile(lambda one: self.duplicates.recall(one) is None, messages)]
         if not fresh:
             return None
@@ -295,21 +313,22 @@ class Consumer:
         return made_from
 
     async def give_entry(
-        self, made_from: EntryInput, letter: DeadLetter | None = None
+        self, made_from: EntryInput, letter: DeadLetter | None = None, as_try: int = 0
     ) -> Entry | None:
         """Run the message's handler and commit what came of it; None when others were first.
 
-        Only here it is chosen by kind of handler. Raises Unavailable or OutcomeUnknown.
+        Only here it is chosen by kind of handler, and by `as_try` (see `consume`). Raises
+        Unavailable or OutcomeUnknown.
         """
         message = made_from.message
         handler = self.worker.handlers.by_type.get(message.type)
         cancelled = next_entry.explain_cancellation(made_from) if message.reminder else None
         is_unbound = letter is not None and letter.is_unbound
-        # The handler of a dead letter may be what ended the workers until the broker gave up on it.
-        # With a claim a worker that it ends is counted, and after a few it becomes a fault.
-        claims = handler is not None and (handler.kind is Kind.EFFECTFUL or letter is not None)
+        # No exception tells that a handler has ended its worker. With a claim such an end is
+        # counted, and after a few the message becomes a fault.
+        claims = handler is not None and (handler.kind is Kind.EFFECTFUL or as_try > 0)
         if claims and cancelled is None and not is_unbound:
-            return await self.claims.process(made_from)
+            return await self.claims.process(made_from, as_try)
         # The handler runs before the position is won. Where another worker wins it, this result is
         # dropped and nothing was sent, so two workers may well run the same handler at once.
         head = made_from.head
@@ -414,7 +433,7 @@ class Consumer:
             return True
         return self.dispatcher.delivery.preferred_region(session) == self.worker.owner.region
 
-    async def drain(self, session: str, end_at: float | None = None) -> None:
+    async def drain(self, session: str, end_at: float | None = None, *, as_try: int = 0) -> None:
         """Process what was parked behind the remembered head; stops at a fault or a gap.
 
         It also stops where other workers keep being first, and begins nothing after `end_at`, which
@@ -436,27 +455,29 @@ class Consumer:
             if self.clock.now() >= end_at:
                 self.worker.undrained[session] = None
                 return
-            if await self.process_parked(head, messages) is None:
+            if await self.process_parked(head, messages, as_try) is None:
                 # Another worker was first, so it drains, too: trust nothing about the session.
                 self.worker.remember_head(session, None)
                 lost += 1
             known = self.worker.heads.get(session, NO_HEAD)
             head = known.entry if known.is_ours else await self.worker.read_head(session)
 
-    async def process_parked(self, head: Entry, messages: Sequence[Message]) -> Entry | None:
+    async def process_parked(
+        self, head: Entry, messages: Sequence[Message], as_try: int
+    ) -> Entry | None:
         """One entry for parked messages: as many as fold, or else the first alone.
 
         None when another worker was first.
         """
         # As for a delivered message: the outputs of earlier entries go first.
         made_from = replace(await self.dispatcher.prepare(head, messages[0]), from_parked=True)
-        if len(messages) > 1:
+        if len(messages) > 1 and not as_try:
             entry = await self.commit_fold(made_from, messages)
             if entry is not None or head.session not in self.worker.heads:
                 return entry
         match decide(head, messages[0], from_parked=True):
             case Proceed():
-                return await self.give_entry(made_from)
+                return await self.give_entry(made_from, as_try=as_try)
             case Fenced(level):
                 return await self.parking.commit_refusal(made_from, level)
             case _:

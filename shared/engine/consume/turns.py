@@ -50,7 +50,7 @@ class Call:
 
     It is parked where its turn has not come at `give_up_at`, and looked at in the store no earlier
     than `look_at`. `waits_until` is later than now where the store said that it has to wait. A dead
-    letter shares no entry, and waits for nobody.
+    letter shares no entry, and waits for nobody. `as_try` is explained in `Consumer.consume`.
     """
 
     message: Message
@@ -61,6 +61,7 @@ class Call:
     look_at: float
     waits_until: float
     woken: asyncio.Future[None]
+    as_try: int = 0
     result: Outcome | Exception | None = None
 
     @property
@@ -151,7 +152,9 @@ class Turns:
         self.gatherings: defaultdict[str, Gathering] = defaultdict(Gathering)
         self.returns = Returns()
 
-    def join(self, message: Message, arrival: int, letter: DeadLetter | None = None) -> Call:
+    def join(
+        self, message: Message, arrival: int, letter: DeadLetter | None = None, as_try: int = 0
+    ) -> Call:
         """A new call beside those of its session; it has to leave at its end."""
         session, now = message.session, self.clock.now()
         if session in self.returns.by_session:
@@ -159,7 +162,7 @@ class Turns:
         gathering = self.gatherings[session]
         woken = asyncio.get_running_loop().create_future()
         give_up_at = now if letter else now + self.waits.gap_seconds
-        call = Call(message, arrival, letter, gathering, give_up_at, now, now, woken)
+        call = Call(message, arrival, letter, gathering, give_up_at, now, now, woken, as_try)
         if gathering.calls:
             if self.worker.heads.get(session, NO_HEAD).is_ours:
                 # This worker wrote the newest entry, so it probably gets what is missing soon.

@@ -299,15 +299,20 @@ class Recovery:
             return HelpResult.DONE
         # None says that somebody else was first, who then also drains what the claim kept waiting.
         entry = await self.claims.take_over(stored)
-        await self.consumer.drain(session, end_at)
+        await self.drain(session, end_at)
         return HelpResult.DONE if entry else HelpResult.FAILED
 
     async def drain_session(self, session: str, end_at: float) -> HelpResult:
         """Drain what is parked, as far as it can be."""
         # A remembered head may be older than the parked message.
         await self.worker.read_head(session)
-        await self.consumer.drain(session, end_at)
+        await self.drain(session, end_at)
         head = self.worker.heads.get(session, NO_HEAD).entry
         if head is None or not head.parked:
             return HelpResult.DONE
         return HelpResult.UNFINISHED if session in self.worker.undrained else HelpResult.FAILED
+
+    async def drain(self, session: str, end_at: float) -> None:
+        """Drain a session; under claims in a worker whose predecessor may have died of it."""
+        is_careful = self.worker.clock.now() < self.worker.careful_until
+        await self.consumer.drain(session, end_at, as_try=int(is_careful))

@@ -32,7 +32,7 @@ from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
-from shared.engine.consume.consume import Consumer
+from shared.engine.consume.consume import AGAIN, Consumer
 from shared.engine.handle.handle import dump_state, parse_state
 from shared.engine.handle.raised import describe_error
 from shared.engine.operate.compact import fit_batch
@@ -215,7 +215,8 @@ class Resolver:
         corrected = replace(
             message, body=decision.body or message.body, type=decision.type or message.type
         )
-        return await self.consumer.give_entry(replace(made_from, message=corrected))
+        # What faulted may have ended workers, and no delivery would tell that it does so again.
+        return await self.consumer.give_entry(replace(made_from, message=corrected), as_try=AGAIN)
 
     async def set_state(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Give the session another state; None when another worker was first."""

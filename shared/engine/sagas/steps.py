@@ -73,7 +73,8 @@ class Commands:
             raise InvalidMessage("a command carries no producer number")
         if self.worker.handlers.kind_of(command.type) is Kind.IDEMPOTENT:
             return Failed(f"the handler of {command.type!r} is idempotent: it leaves no record")
-        outcome = await self.consumer.consume(command)
+        is_careful = self.worker.clock.now() < self.worker.careful_until
+        outcome = await self.consumer.consume(command, as_try=int(is_careful))
         if isinstance(outcome, Conflicting):
             return Failed(outcome.reason)
         if isinstance(outcome, Processed | Faulted | Refused):
