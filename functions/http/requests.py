@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from shared.domain.access import Principal
 from shared.domain.errors import InvalidBody, InvalidMessage, TooLarge
 from shared.domain.message import BODY_BYTES_MAX
-from shared.engine.handle.raised import summarise
+from shared.domain.values import summarise
 
 # `code` and `clientId` are how the Functions host takes a key.
 HOST_PARAMETERS = frozenset({"code", "clientId"})

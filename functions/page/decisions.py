@@ -21,8 +21,8 @@ from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
+from shared.domain.values import summarise
 from shared.engine.build import Services
-from shared.engine.handle.raised import summarise
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 
 # Decisions of one form are begun at least so far apart: what was parked is processed by each, and

@@ -27,6 +27,7 @@ from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, refuse_re
 from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
 from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
 from shared.domain.outbox import DestinationBatch
+from shared.domain.values import differing
 
 # What Cosmos DB keeps as it is: documents that are nested no deeper, and whole numbers up to here.
 LEVELS_MAX = 128
@@ -70,12 +71,10 @@ class Context:
 
         For what the message does not say, such as a price list or today's date. The value must be
         JSON; a tuple comes back as a list, and 12.0 as 12. A new attempt before the commit calls
-        `look` again.
+        `look` again. Raises NotStorable, which says what of the value JSON would not give back.
         """
         if name not in self.values:
-            # As it will be read back, so that a later run sees nothing else.
-            text = json.dumps(look(), allow_nan=False)
-            self.values[name] = json.loads(text, parse_float=read_decimal)
+            self.values[name] = keep_captured(name, look())
         # A copy: what the handler does to it is not what was captured.
         value: T = deepcopy(self.values[name])
         return value
@@ -237,6 +236,20 @@ class HandlerResult:
     is_state_kept: bool = False
 
 
+def keep_captured(name: str, value: Any) -> Any:
+    """A value as it will be read back, so that a later run sees nothing else.
+
+    Raises NotStorable by the rule for values (values.py).
+    """
+    try:
+        kept = json.loads(json.dumps(value, allow_nan=False), parse_float=read_decimal)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotStorable(f"what is captured as {name!r} is no JSON: {error}") from error
+    for part, why in differing(value, kept, name, allowed={(tuple, list)}):
+        raise NotStorable(f"what is captured as {part!r} is not kept by JSON: {why}")
+    return kept
+
+
 def read_decimal(text: str) -> float:
     """A decimal; a whole one is a whole number, which a store may make of it in a patch."""
     number = float(text)
@@ -255,17 +268,20 @@ def require_storable(document: Mapping[str, Any]) -> int:
     # Few documents have as many brackets or digits, so that nearly none is walked through.
     if text.count("{") + text.count("[") <= LEVELS_MAX and not MANY_DIGITS.search(text):
         return len(text)
-    level: list[Any] = [document]
+    level: list[tuple[str, Any]] = [("", document)]
     for _ in range(LEVELS_MAX):
         inner = [
-            value
-            for outer in level
-            for value in (outer.values() if isinstance(outer, Mapping) else outer)
+            (f"{place}.{name}" if place else str(name), value)
+            for place, outer in level
+            for name, value in (outer.items() if isinstance(outer, Mapping) else enumerate(outer))
         ]
-        for value in inner:
+        for place, value in inner:
             if isinstance(value, int) and abs(value) > WHOLE_NUMBER_MAX:
-                raise NotStorable("it cannot be stored: a whole number is beyond 2^53")
-        level = [value for value in inner if isinstance(value, Mapping | list | tuple)]
+                raise NotStorable(
+                    f"it cannot be stored: the whole number {place!r} is beyond 2^53, so keep it as"
+                    " text"
+                )
+        level = [one for one in inner if isinstance(one[1], Mapping | list | tuple)]
         if not level:
             return len(text)
     raise NotStorable(f"it cannot be stored: it is nested deeper than {LEVELS_MAX} levels")

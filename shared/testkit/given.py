@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from shared.domain.message import Message, Number, derive_id
+from shared.engine.handle.handle import encode_canonically
 from shared.testkit.memory_store import EPOCH_SECONDS
 
 GROUP = "given"
@@ -44,9 +45,15 @@ def given(
     reply_to: str | None = None,
     unnumbered: bool = False,
 ) -> Given:
-    """A message for a session. `time` is the sender's, which handlers see as `context.now`."""
-    text = body.model_dump_json() if isinstance(body, BaseModel) else json.dumps(dict(body))
-    return Given(session, message_type, text.encode(), time, reply_to, unnumbered)
+    """A message for a session. `time` is the sender's, which handlers see as `context.now`.
+
+    Raises NotStorable for a model, and ValueError for a mapping, that JSON does not keep whole.
+    """
+    if isinstance(body, BaseModel):
+        text = encode_canonically(body, f"the body of {message_type!r}")
+    else:
+        text = json.dumps(dict(body), allow_nan=False).encode()
+    return Given(session, message_type, text, time, reply_to, unnumbered)
 
 
 def as_sent(messages: Sequence[Given]) -> list[Message]:

@@ -7,8 +7,10 @@ and they are staged before the entry is committed.
 import asyncio
 import inspect
 import json
+import marshal
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -16,8 +18,8 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic import BaseModel
+from pydantic_core import from_json, to_json
 
 from shared.domain import next_entry
 from shared.domain.errors import (
@@ -58,6 +60,13 @@ from shared.domain.outbox import (
 )
 from shared.domain.reports import TOMBSTONE_TYPE, explain_tombstone, report_fault, shorten
 from shared.domain.trace import Trace
+from shared.domain.values import (
+    changed_fields,
+    explain_losses,
+    has_sets,
+    make_document,
+    sort_sets,
+)
 from shared.engine.handle.limit import (
     WATCHDOG,
     HandlerCutOff,
@@ -70,7 +79,6 @@ from shared.engine.handle.raised import (
     describe_error,
     describe_refusal,
     find_frames,
-    summarise,
 )
 from shared.engine.worker import Worker
 from shared.storage.documents import digest_batches
@@ -297,39 +305,22 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
     stored = given.model or ModelVersion(declared.name, 1)
     if stored != current:
         return upgrade_state(declared, stored, given.state)
+    text = to_json(given.state)
     try:
-        state = declared.model.model_validate_json(to_json(given.state))
+        state = declared.model.model_validate_json(text)
     except HandlerCutOff:
         raise
     except BaseException as error:
         raise UnreadableState(
             f"the stored state is no {declared.name}: {describe_refusal(error)}"
         ) from error
-    read = state.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
-    if read != given.state and (changed := changed_fields(given.state, read)):
+    read = state.model_dump_json(by_alias=True, round_trip=True, warnings=False)
+    if read.encode() != text and (changed := changed_fields(given.state, from_json(read))):
         raise UnreadableState(
             f"the stored state is not what {declared.name} version {declared.version} reads:"
             f" {', '.join(changed)}"
         )
     return state
-
-
-def changed_fields(stored: Json, read: Json) -> list[str]:
-    """Return the fields that reading a state would change. A list in another order is a set."""
-    unknown = [f"unknown {name!r}" for name in sorted(stored.keys() - read.keys())]
-    missing = [f"missing {name!r}" for name in sorted(read.keys() - stored.keys())]
-    both = sorted(stored.keys() & read.keys())
-    changed = [f"another {n!r}" for n in both if normalise(stored[n]) != normalise(read[n])]
-    return unknown + missing + changed
-
-
-def normalise(value: Any) -> Any:
-    """A JSON value without the order of its lists; 1.0 is 1, as in a store that has one kind."""
-    if isinstance(value, Mapping):
-        return {name: normalise(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return sorted(map(normalise, value), key=lambda each: json.dumps(each, sort_keys=True))
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> BaseModel:
@@ -347,7 +338,7 @@ def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> Ba
     what = f"the upgrade of {stored.name!r} from version {stored.version}"
     try:
         upgraded = declared.upgrade(json.loads(to_json(state)), stored.version)
-        dump_state(declared, upgraded, what)
+        keep_state(declared, upgraded, what)
     except HandlerCutOff:
         raise
     except BaseException as error:
@@ -355,33 +346,46 @@ def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> Ba
     return upgraded
 
 
-def dump_state(declared: StateModel, state: Any, whose: str) -> Json:
-    """A new state as the journal keeps it; reading it back gives an equal one.
+def keep_state(declared: StateModel, state: Any, whose: str) -> Json:
+    """A new state as the journal keeps it: reading makes the same of it again (values.py).
 
     Raises InvalidState, which says `whose` state it is. A model that was built or copied without
     validation may hold anything.
     """
-    if type(state) is not declared.model:
+    model: Any = declared.model
+    if type(state) is not model:
         found = "None" if state is None else f"a {type(state).__name__}"
-        raise InvalidState(f"{whose} returned {found}, not {declared.model.__name__} or Handled")
-    try:
+        raise InvalidState(f"{whose} returned {found}, not {model.__name__} or Handled")
+    # Nearly every state is plain data, of which the bytes tell types and digits without a walk.
+    # Whatever goes wrong here is told by name below.
+    with suppress(Exception):
         text = state.model_dump_json(by_alias=True, round_trip=True, warnings=False)
-        again = declared.model.model_validate_json(text)
-    except (ValidationError, PydanticSerializationError) as error:
-        why = summarise(error) if isinstance(error, ValidationError) else str(error)
-        raise InvalidState(f"{whose} returned no valid {declared.name} as JSON: {why}") from error
-    fields, kept = ({**vars(one), **(one.model_extra or {})} for one in (state, again))
-    # What a cached property keeps there is made again. NaN and a misspelt name in model_copy are
-    # lost on the way, as is whatever JSON does not have.
-    lost = [
-        name
-        for name in fields | kept
-        if not hasattr(declared.model, name) and fields.get(name) != kept.get(name)
-    ]
-    if lost:
-        what = ", ".join(map(repr, sorted(lost)))
-        raise InvalidState(f"{whose} returned {declared.name} with {what} as JSON does not keep it")
-    return state.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
+        again = model.model_validate_json(text)
+        text_again = again.model_dump_json(by_alias=True, round_trip=True, warnings=False)
+        before, after = (marshal.dumps((vars(one), one.model_extra), 2) for one in (state, again))
+        if before == after and text_again == text:
+            document: Json = from_json(text, allow_inf_nan=False)
+            if has_sets(declared.model):
+                sort_sets(state, document)
+            return document
+    if why := explain_losses(state):
+        raise InvalidState(f"{whose} returned {why}")
+    kept: Json = make_document(state, round_trip=True)
+    return kept
+
+
+def keep_body(body: Any, what: str) -> Any:
+    """A body or an answer as a JSON document. Raises NotStorable, which says `what` it is.
+
+    It is for others, who have models of their own: what a model computes goes with it, and only
+    the values have to be kept, under whatever names.
+    """
+    if not isinstance(body, BaseModel):
+        raise NotStorable(f"{what} is a {type(body).__name__}, not a pydantic model")
+    why = explain_losses(body)
+    if why is not None and explain_losses(body, by_alias=False) is not None:
+        raise NotStorable(f"{what} is {why}")
+    return make_document(body, round_trip=False)
 
 
 def parse_body(handler: Handler, message: Message) -> BaseModel:
@@ -403,7 +407,7 @@ def build_result(
     """
     message, declared = context.message, handler.state
     handled = returned if isinstance(returned, Handled) else Handled(returned)
-    state = dump_state(declared, handled.state, f"the handler of {message.type!r}")
+    state = keep_state(declared, handled.state, f"the handler of {message.type!r}")
     model: ModelVersion | None = ModelVersion(declared.name, declared.version)
     if declared.model is NoState:
         state, model = given.state, given.model
@@ -414,7 +418,9 @@ def build_result(
     reminders = given.reminders
     if reminders or handled.outputs:
         reminders = keep_reminders(reminders, message, handled.cancels, batches)
-    answer = handled.answer.model_dump(mode="json") if handled.answer is not None else None
+    answer = None if handled.answer is None else keep_body(handled.answer, "its answer")
+    if not isinstance(answer, dict | None):
+        raise NotStorable("its answer is no JSON object: an answer has named fields")
     # As deep as it lies in its entry.
     size = require_storable({"state": state, "captured": context.values, "answer": answer})
     alert = shorten(handled.alert) if handled.alert else None
@@ -499,7 +505,7 @@ def address_output(
         id=derive_id(*cause.identity_parts, "output", str(index)),
         session=target,
         type=output.type,
-        body=encode_canonically(output.body),
+        body=encode_canonically(output.body, f"its output {output.type!r}"),
         number=number,
         time=sent_at,
         correlation=cause.id,
@@ -508,9 +514,9 @@ def address_output(
     )
 
 
-def encode_canonically(body: BaseModel) -> bytes:
+def encode_canonically(body: Any, what: str) -> bytes:
     """A body as JSON with sorted keys and no spaces: equal models give equal bytes."""
-    document = body.model_dump(mode="json", by_alias=True)
+    document = keep_body(body, what)
     text = json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from shared.domain.errors import CallerError, LockstepError
 from shared.domain.reports import REASON_CHARACTERS_MAX, shorten
+from shared.domain.values import summarise
 
-# How many complaints about one body are told.
-COMPLAINTS_MAX = 20
 # So many exceptions of a chain or a group are told, and so many frames of all of them together.
 EXCEPTIONS_MAX = 4
 FRAMES_MAX = 8
@@ -87,15 +86,6 @@ def describe_refusal(error: BaseException) -> str:
     called = next((code for code, _ in frames_in(error) if is_of_a_team(code.co_filename)), None)
     who = f"the validator {shorten(called.co_name)}" if called else "a validator"
     return f"{who} raised {describe_error(error)}"
-
-
-def summarise(error: ValidationError) -> str:
-    """A validation error in one line: field and complaint, without the input."""
-    complaints = error.errors(include_url=False, include_input=False, include_context=False)
-    lines = (
-        f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in complaints[:COMPLAINTS_MAX]
-    )
-    return shorten("; ".join(lines))
 
 
 def find_frames(error: BaseException) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import AGAIN, Consumer
-from shared.engine.handle.handle import dump_state, parse_state
+from shared.engine.handle.handle import keep_state, parse_state
 from shared.engine.handle.raised import describe_error
 from shared.engine.operate.compact import fit_batch
 from shared.engine.operate.outputs import Outputs
@@ -232,7 +232,7 @@ class Resolver:
             given = HandlerInput(json.loads(decision.body or b""), model=current)
             if not isinstance(given.state, dict) or not given.state:
                 raise UnreadableState("it is no JSON object with fields")
-            state = dump_state(declared, parse_state(declared, given), "a person")
+            state = keep_state(declared, parse_state(declared, given), "a person")
         except InvalidState:
             raise
         except BaseException as error:

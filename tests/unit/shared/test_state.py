@@ -130,7 +130,7 @@ def changed(**fields: Any) -> Account:
         (changed(balance="5"), "with 'balance' as JSON does not keep"),
         (changed(balance="five"), "no valid Account as JSON: balance: Input"),
         (changed(balance=float("nan")), "no valid Account as JSON: balance"),
-        (changed(balance=object()), "returned no valid Account"),
+        (changed(balance=object()), "with 'balance' as JSON does not keep it"),
         (changed(balence=5), "with 'balence' as JSON does not keep it"),
     ],
 )
