@@ -10,7 +10,7 @@ from cli.client import AppClient
 from cli.decide import VERBS, build_verb, edit, erase_data, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
-from cli.errors import print_errors, repeat_delivery
+from cli.errors import dismiss_report, print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
@@ -141,6 +141,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "send": send_one,
         "publish": publish,
         "send-again": repeat_delivery,
+        "dismiss": dismiss_report,
         "sweep": sweep,
     },
     "Decide": {

@@ -1,18 +1,23 @@
-"""Commands about the error queue: what it holds, and sending a rejected delivery again."""
+"""Commands about the error queue: what it holds, and sending again or dismissing it."""
 
 import getpass
 import json
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
 from cli.client import AppClient
 from cli.decide import Body, Who, Why, Yes, read_body_option, require_yes
 from cli.display import print_json, print_table, tell
-from cli.failures import Misuse
-from cli.look import AsJson, SessionName, client_of
+from cli.failures import Misuse, NoAnswer
+from cli.look import PAGE, AsJson, SessionName, client_of
 
-Limit = Annotated[int, typer.Option(min=1, max=100, help="so many reports at most")]
+REPORTS_MAX = 10_000
+Limit = Annotated[
+    int, typer.Option(min=1, max=REPORTS_MAX, help="so many reports of each region at most")
+]
 Report = Annotated[
     str | None, typer.Option("--report", help="which report, where the session has several")
 ]
@@ -20,36 +25,95 @@ Report = Annotated[
 
 def print_errors(
     context: typer.Context,
-    session: Annotated[str | None, typer.Argument(help="all reports of one session")] = None,
-    after: Annotated[int | None, typer.Option(min=0, help="go on behind this number")] = None,
-    skip: Annotated[int | None, typer.Option(min=0, help="pass over so many sessions")] = None,
-    limit: Limit = 20,
+    session: Annotated[str | None, typer.Argument(help="the reports of one session")] = None,
+    limit: Limit = 1_000,
     as_json: AsJson = False,
 ) -> None:
-    """List what the error queue of the first region holds; nothing of it is taken."""
-    asked = {"after": after, "skip": skip, "limit": limit}
-    numbers = {name: str(value) for name, value in asked.items() if value is not None}
-    found = client_of(context).get("errors", session=session, **numbers)
+    """List what the error queues hold, what is open first; nothing of it is taken."""
+    found = find_reports(client_of(context), session, limit)
     if as_json:
         print_json(found)
         return
     rows = [
-        (one["session"], one["sequence"], one["type"], describe_next(one), one.get("reason"))
+        (
+            *(one["session"], one["report"], one["type"], ", ".join(one["regions"])),
+            *(describe_next(one), one.get("reason")),
+        )
         for one in found["errors"]
     ]
-    columns = ("session", "number", "type", "what to do", "reason")
-    print_table(columns, rows, f"The error queue of {found['region']} is empty.")
-    for name, value in found["next"].items():
-        if value is not None:
-            tell(f"there may be more: --{name} {value}")
+    columns = ("session", "report", "type", "reported in", "what to do", "reason")
+    print_table(columns, rows, "The error queues are empty.")
+    if not found["complete"]:
+        tell("not all was seen: name a session, or say a higher --limit")
     tell(f"{found['request_units']:.1f} request units")
+
+
+def find_reports(client: AppClient, session: str | None, limit: int) -> dict[str, Any]:
+    """The reports of every region's queue, each once, with the regions whose queues hold it.
+
+    A region that does not answer is told and left out, and then that is not all; raises NoAnswer
+    where none answers.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    units, is_complete, lost = 0.0, True, 0
+    for url in client.urls:
+        try:
+            pages = [*read_region(client, url, session, limit)]
+        except NoAnswer as error:
+            lost += 1
+            if lost == len(client.urls):
+                raise
+            client.tell(str(error))
+            is_complete = False
+            continue
+        for page in pages:
+            units += page["request_units"]
+            for one in page["errors"]:
+                known = found.setdefault(
+                    (one["session"], one["report"]), {**one, "regions": [], "places": []}
+                )
+                # Of two looks at a report the later one knows what was decided meanwhile.
+                known |= one
+                known["regions"].append(page["region"])
+                known["places"].append({"url": url, "sequence": one["sequence"]})
+        is_complete &= pages[-1]["complete"] and pages[-1]["next"]["after"] is None
+    errors = sorted(found.values(), key=lambda one: (not one["open"], one.get("enqueued", "")))
+    return {
+        "errors": errors[:limit],
+        "complete": is_complete and len(errors) <= limit,
+        "request_units": units,
+    }
+
+
+def read_region(
+    client: AppClient, url: str, session: str | None, limit: int
+) -> Iterator[dict[str, Any]]:
+    """The pages of one region's error queue, until they have so many reports."""
+    after: str | None = None
+    above: int | None = None
+    seen = 0
+    while True:
+        asked = {"session": session, "after": after, "above": above, "limit": PAGE}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        page = client.ask_region(url, "GET", f"/api/errors?{query}")
+        yield page
+        seen += len(page["errors"])
+        after = page["next"]["after"]
+        if after is None and page["next"]["above"] not in (None, above):
+            above = page["next"]["above"]
+        elif after is None or seen >= limit:
+            return
 
 
 def describe_next(error: dict[str, Any]) -> str:
     """Return what can be done about a report."""
+    if dismissed := error.get("dismissed"):
+        return f"dismissed by {dismissed['who']}"
     if sent := error.get("sent_again"):
         return f"sent again by {sent['who']}" if sent["done"] else "send-again, to finish it"
-    return "send-again" if error["repeatable"] else "decide about its session"
+    if error["repeatable"]:
+        return "send-again, dismiss"
+    return "dismiss" if error["open"] else "decide about its session"
 
 
 def repeat_delivery(
@@ -59,6 +123,15 @@ def repeat_delivery(
     report: Report = None,
     to: Annotated[str | None, typer.Option("--to", help="another session")] = None,
     message_type: Annotated[str | None, typer.Option("--type", help="another type")] = None,
+    time: Annotated[str | None, typer.Option("--time", help="another time of sending")] = None,
+    source: Annotated[str | None, typer.Option("--source", help="another source")] = None,
+    replyto: Annotated[str | None, typer.Option("--replyto", help="a queue for answers")] = None,
+    replysession: Annotated[
+        str | None, typer.Option("--replysession", help="a session for answers")
+    ] = None,
+    correlationid: Annotated[
+        str | None, typer.Option("--correlationid", help="the id of the message that it answers")
+    ] = None,
     body: Body = None,
     who: Who = None,
     yes: Yes = False,
@@ -66,40 +139,107 @@ def repeat_delivery(
 ) -> None:
     """Send a rejected delivery of the error queue again: once, whoever does it where."""
     client = client_of(context)
-    chosen = choose_report(client, session, report)
+    chosen = choose_report(client, session, report, lambda one: bool(one["repeatable"]))
+    given = {
+        "to": to,
+        "type": message_type,
+        "time": time,
+        "source": source,
+        "replyto": replyto,
+        "replysession": replysession,
+        "correlationid": correlationid,
+    }
     said = {
-        "session": session,
-        "report": chosen["report"],
-        "sequence": chosen["sequence"],
-        "who": who or getpass.getuser(),
-        "why": why,
-        **{name: value for name, value in (("to", to), ("type", message_type)) if value},
+        **{name: value for name, value in given.items() if value is not None},
         **read_body_option(body),
     }
     if not yes:
-        rows = [
-            ("report", chosen["report"]),
-            ("rejected because", chosen.get("reason")),
-            ("body", json.dumps(said["body"]) if "body" in said else chosen.get("body")),
-        ]
-        print_table(("", ""), rows, "")
+        shown = json.dumps(said["body"]) if "body" in said else chosen.get("body")
+        properties = json.dumps(chosen.get("properties"), ensure_ascii=False)
+        changes = json.dumps({name: said[name] for name in said if name != "body"})
+        rows = [*describe_chosen(chosen), ("properties", properties), ("body", shown)]
+        print_table(("", ""), [*rows, ("instead", changes)], "")
         require_yes("Send it again?")
-    # Asked twice it is sent once: the report names it.
-    sent = client.ask("POST", "errors/again", {}, json.dumps(said).encode())
+    sent = decide_about(client, "errors/again", chosen, who, why, said)
     if as_json:
         print_json(sent)
         return
     tell(f"sent to session {sent['session']!r} as {sent['id']}")
 
 
-def choose_report(client: AppClient, session: str, report: str | None) -> dict[str, Any]:
-    """The report that is meant; raises Misuse for none, and for one of several."""
-    listed = client.get("errors", session=session, limit="100")["errors"]
-    found: list[dict[str, Any]] = [
-        one for one in listed if one["repeatable"] and report in (None, one["report"])
+def dismiss_report(
+    context: typer.Context,
+    session: SessionName,
+    why: Why,
+    report: Report = None,
+    who: Who = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record that nothing is to be done about a report of the error queue; it stays there."""
+    client = client_of(context)
+    chosen = choose_report(client, session, report, lambda one: bool(report or one["open"]))
+    if not yes:
+        print_table(("", ""), describe_chosen(chosen), "")
+        require_yes("Dismiss it?")
+    dismissed = decide_about(client, "errors/dismissal", chosen, who, why, {})
+    if as_json:
+        print_json(dismissed)
+        return
+    tell(f"dismissed report {dismissed['report']} of session {session!r}")
+
+
+def describe_chosen(chosen: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Rows that show a report before a person decides about it."""
+    return [
+        ("report", chosen["report"]),
+        ("reported in", ", ".join(chosen["regions"])),
+        ("rejected because", chosen.get("reason")),
     ]
+
+
+def decide_about(
+    client: AppClient,
+    route: str,
+    chosen: dict[str, Any],
+    who: str | None,
+    why: str,
+    said: dict[str, Any],
+) -> Any:
+    """The answer of a region that has the report; its number there is that region's own.
+
+    Decided twice it has one effect, so a region that does not answer is no reason to stop.
+    """
+    named = {"session": chosen["session"], "report": chosen["report"], "why": why, **said}
+    for place in chosen["places"]:
+        decision = named | {"sequence": place["sequence"], "who": who or getpass.getuser()}
+        try:
+            body = json.dumps(decision).encode()
+            return client.ask_region(place["url"], "POST", f"/api/{route}", body)
+        except NoAnswer as error:
+            if place is chosen["places"][-1]:
+                raise
+            client.tell(f"{error}; asking the next region")
+    return None
+
+
+def choose_report(
+    client: AppClient,
+    session: str,
+    report: str | None,
+    is_meant: Callable[[dict[str, Any]], bool],
+) -> dict[str, Any]:
+    """The report that is meant; raises Misuse for none, and for one of several.
+
+    One that was ended by a decision is meant only where it is named, or alone.
+    """
+    listed = find_reports(client, session, REPORTS_MAX)["errors"]
+    can_be: list[dict[str, Any]] = [
+        one for one in listed if report in (None, one["report"]) and is_meant(one)
+    ]
+    found = [one for one in can_be if one["open"]] or can_be
     if not found:
-        raise Misuse(f"nothing in the error queue of session {session!r} can be sent again")
+        raise Misuse(f"nothing in the error queue of session {session!r} can be decided so")
     if len(found) > 1:
-        raise Misuse(f"{len(found)} reports can be sent again: say which by --report")
+        raise Misuse(f"{len(found)} reports can be decided so: say which by --report")
     return found[0]

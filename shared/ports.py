@@ -282,20 +282,31 @@ class BrowsedMessage:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """The messages that a look into a queue saw; `is_all` says that it came to the end."""
+
+    messages: Sequence[BrowsedMessage]
+    is_all: bool
+
+
 class Browser(Protocol):
     """A look into session queues that takes nothing; it holds a session's lock for a moment."""
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
-        """The messages of a session behind a number, in order. Raises Unavailable."""
+    ) -> Browsed:
+        """The messages of a session above a number, in order, `limit` at most.
 
-    async def browse_sessions(
-        self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
-        """The first message of each of `limit` sessions, after `skip` others. Raises Unavailable.
+        While somebody else has the session locked, none is seen, and that is not all. Raises
+        Unavailable.
+        """
 
-        Sessions that somebody else has locked are passed over; their order is the broker's.
+    async def browse_sessions(self, region: str, queue: str, limit: int) -> Browsed:
+        """The messages of all sessions, those of each in order, about `limit` in all.
+
+        It is one look, because the broker gives sessions in another order each time. Sessions that
+        somebody else has locked are passed over. Raises Unavailable.
         """
 
 

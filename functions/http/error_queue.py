@@ -1,5 +1,7 @@
-"""HTTP for the error queue: what it holds, and sending a rejected delivery again."""
+"""HTTP for the error queue: what it holds, and sending again or dismissing it."""
 
+import json
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,17 +14,15 @@ from functions.http.requests import SESSION, path_to, read_decision, read_whole,
 from functions.http.responses import REPORT_HELP, respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from shared.domain.access import Right
+from shared.domain.errors import InvalidMessage
 from shared.domain.message import SEQUENCE_MAX
 from shared.domain.spending import count_spending
 from shared.engine.build import Services
-from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
-
-# Sessions that are passed over are locked one after another, so a page cannot begin anywhere.
-SKIP_MAX = 200
+from shared.engine.operate.error_queue import QueuedReport, Rank, RepeatRequest, ReportPlace
 
 
-class RepeatBody(BaseModel):
-    """The body that an operator sends; what is left out is as the rejected delivery had it."""
+class DismissBody(BaseModel):
+    """The body that names a report, who decides about it and why."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -31,9 +31,20 @@ class RepeatBody(BaseModel):
     sequence: int
     who: str | None = None
     why: str
+
+
+class RepeatBody(DismissBody):
+    """The body that an operator sends; what is left out is as the rejected delivery had it."""
+
     to: str | None = None
     type: str | None = None
     body: Any = None
+    time: str | None = None
+    source: str | None = None
+    replyto: str | None = None
+    replysession: str | None = None
+    correlationid: str | None = None
+    traceparent: str | None = None
 
 
 routes = HttpRoutes()
@@ -47,18 +58,18 @@ routes = HttpRoutes()
     {200: "A page, and what to ask for next.", **REFUSED},
     {
         "session": TEXT,
-        "after": {"type": "integer", "minimum": 0},
-        "skip": {"type": "integer", "minimum": 0, "maximum": SKIP_MAX},
+        "above": {"type": "integer", "minimum": 0},
+        "after": TEXT,
         "limit": LIMIT,
     },
 )
 async def list_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """List the content of this region's error queue; nothing of it is taken.
 
-    With `session`, its reports behind the number `after`; without, the first report of each of
-    several sessions, after `skip` others.
+    With `session`, its reports alone, those with numbers above `above`. What is open comes first,
+    then the oldest; `after` is where the page before ended.
     """
-    require_request(request, frozenset({"session", "after", "skip", "limit"}))
+    require_request(request, frozenset({"session", "above", "after", "limit"}))
     with count_spending() as spending:
         shown = await find_errors(services, request.params)
     return respond(shown | {"request_units": round(spending.request_units, 2)})
@@ -66,31 +77,52 @@ async def list_errors(services: Services, request: func.HttpRequest) -> func.Htt
 
 async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict[str, Any]:
     """A page of reports, and what to ask for next; raises InvalidMessage or Unavailable."""
-    limit = read_limit(parameters)
     session = parameters.get("session") or None
-    after = read_whole(parameters, "after", SEQUENCE_MAX)
-    skip = read_whole(parameters, "skip", SKIP_MAX)
-    found = await services.errors.browse(session, after=after, skip=skip, limit=limit)
-    is_full = len(found) == limit
-    if session is not None:
-        following = {"after": found[-1].queued.sequence if is_full else None}
-    else:
-        following = {"skip": skip + limit if is_full and skip + limit <= SKIP_MAX else None}
+    above = read_whole(parameters, "above", SEQUENCE_MAX)
+    if above and session is None:
+        raise InvalidMessage("above is a number in a session: say session")
+    page = await services.errors.browse(
+        session,
+        above=above,
+        after=read_report_place(parameters.get("after") or None),
+        limit=read_limit(parameters),
+    )
     return {
         "region": services.region,
-        "errors": [describe_report(one) for one in found],
-        "next": following,
+        "errors": [describe_report(one) for one in page.reports],
+        "next": {
+            "after": encode_report_place(page.after) if page.after else None,
+            "above": page.above,
+        },
+        "complete": page.is_all,
     }
 
 
+def encode_report_place(place: ReportPlace) -> str:
+    """A place in the list as callers hand it back: text that a URL may hold."""
+    return urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def read_report_place(after: str | None) -> ReportPlace | None:
+    """The place that an earlier answer named; raises InvalidMessage."""
+    if after is None:
+        return None
+    try:
+        rank, enqueued, session, report = json.loads(b64decode(after, altchars="-_", validate=True))
+        return ReportPlace(int(rank), float(enqueued), str(session), str(report))
+    except (ValueError, TypeError, RecursionError):
+        raise InvalidMessage("after is not what an earlier answer said") from None
+
+
 def describe_report(report: QueuedReport) -> dict[str, Any]:
-    """A report as JSON: what it says, and whether and by whom its delivery was sent again."""
+    """A report as JSON: what it says, and whether and by whom it was sent again or dismissed."""
     queued, said, repetition = report.queued, report.document, report.repetition
     described: dict[str, Any] = {
         "session": queued.session,
         "report": queued.id,
         "sequence": queued.sequence,
         "type": queued.type,
+        "open": report.place.rank is Rank.OPEN,
         "repeatable": report.is_repeatable,
         "see": path_to(SESSION, queued.session),
         "help": REPORT_HELP,
@@ -102,8 +134,11 @@ def describe_report(report: QueuedReport) -> dict[str, Any]:
         "body": report.body.decode(errors="replace") if report.is_repeatable else None,
     }
     if repetition:
-        again = {"who": repetition.who, "why": repetition.why, "done": repetition.is_done}
-        described["sent_again"] = again
+        decided: dict[str, Any] = {"who": repetition.who, "why": repetition.why}
+        if repetition.is_dismissed:
+            described["dismissed"] = decided
+        else:
+            described["sent_again"] = decided | {"done": repetition.is_done}
     return keep_known(described)
 
 
@@ -134,3 +169,28 @@ async def send_and_describe(services: Services, asked: RepeatRequest) -> dict[st
     """Send again and say what became of it; raises as `ErrorQueue.send_again` does."""
     sent = await services.errors.send_again(asked)
     return {"id": sent.id, "session": sent.session, "see": path_to(SESSION, sent.session)}
+
+
+@routes.add(
+    "dismiss",
+    "POST errors/dismissal",
+    Right.RESOLVE,
+    "Record that nothing is to be done about a report of the error queue.",
+    {
+        200: "Who decided, and why.",
+        **REFUSED,
+        409: "It is not there, or was ended by another decision.",
+    },
+)
+async def dismiss(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Dismiss a report: 200 with the decision, also when it is repeated; 409 as for sending again.
+
+    The report stays in the queue.
+    """
+    require_request(request, frozenset())
+    asked = RepeatRequest(
+        **read_decision(DismissBody, request.get_body(), principal_of(services, request))
+    )
+    decided = await services.errors.dismiss(asked)
+    said = {"session": asked.session, "report": asked.report}
+    return respond(said | {"who": decided.who, "why": decided.why})

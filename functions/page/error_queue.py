@@ -1,4 +1,4 @@
-"""The error queue on the operations page: read without taking anything, and sent again once."""
+"""The error queue on the operations page: read without taking anything, and ended once."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.error_queue import RepeatBody, find_errors, send_and_describe
+from functions.http.error_queue import DismissBody, RepeatBody, find_errors, send_and_describe
 from functions.http.requests import read_decision, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.page.decisions import read_fields
@@ -17,17 +17,16 @@ from shared.domain.reports import FAULT_TYPE
 from shared.engine.build import Services
 from shared.engine.operate.error_queue import RepeatRequest
 
-# Each session's lock is taken for a moment, one after another.
 ERRORS_SHOWN = 20
-FIELDS = frozenset({"session", "report", "sequence", "who", "why", "to", "type", "body"})
+FIELDS = frozenset(RepeatBody.model_fields)
 routes = HttpRoutes(show_problems)
 
 
 @routes.add("page_errors", "GET operate/errors", Right.LOOK)
 async def show_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A page of what the error queue of this region holds."""
-    require_request(request, frozenset({"session", "after", "skip"}))
-    asked = {name: request.params.get(name, "") for name in ("session", "after", "skip")}
+    require_request(request, frozenset({"session", "after", "above"}))
+    asked = {name: request.params.get(name, "") for name in ("session", "after", "above")}
     found = await find_errors(services, asked | {"limit": str(ERRORS_SHOWN)})
     principal = principal_of(services, request)
     return render(
@@ -35,7 +34,9 @@ async def show_errors(services: Services, request: func.HttpRequest) -> func.Htt
         "errors.html",
         errors=found["errors"],
         following=found["next"],
+        complete=found["complete"],
         session=asked["session"],
+        above=asked["above"],
         region=services.region,
         who=principal.name if principal else "",
         fault_type=FAULT_TYPE,
@@ -56,6 +57,16 @@ async def answer_error_form(services: Services, request: func.HttpRequest) -> fu
     return render(
         request, "again.html", message=message, said=said | {"who": asked.who}, asked=asked
     )
+
+
+@routes.add("page_dismiss", "POST operate/dismissal", Right.RESOLVE)
+async def answer_dismissal(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Dismiss the report of a form; what the form says beside who and why is not looked at."""
+    given = read_fields(request, FIELDS)
+    named = DismissBody.model_fields.keys() & given.keys()
+    asked = read_error_form({name: given[name][0] for name in named}, services, request)
+    await services.errors.dismiss(asked)
+    return render(request, "dismissed.html", asked=asked)
 
 
 def read_error_form(

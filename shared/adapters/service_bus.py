@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
 from shared.domain.wire import CONTENT_TYPE, PREFIX, Property, to_properties
-from shared.ports import BrowsedMessage, DeadLetter, Telemetry
+from shared.ports import Browsed, BrowsedMessage, DeadLetter, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
 SENDERS_PER_QUEUE = 4
@@ -45,6 +45,10 @@ RECEIVED_AT_ONCE = 10
 RECEIVE_WAIT_SECONDS = 1.0
 # Sessions that are looked into are locked so many at once, each over a connection of its own.
 OPENED_AT_ONCE = 10
+# One look holds so many, and reads so much of them: whoever asks waits for it.
+HELD_MAX = 300
+PEEKED_AT_ONCE = 100
+PEEKED_BYTES_MAX = 50 * 2**20
 # Keys as the SDK's own instrumentation writes them: it leaves alone what is there.
 TRACE_PROPERTIES = (b"Diagnostic-Id", b"traceparent")
 # One run of the sweep begins no dead letter after this time.
@@ -202,37 +206,55 @@ class ServiceBus:
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
+    ) -> Browsed:
         """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
         with looking(region, queue):
             receiver = await self.lock_session(region, queue, session)
             if receiver is None:
-                return []
+                return Browsed([], is_all=False)
             try:
-                async with asyncio.timeout(self.send_seconds_max):
-                    return await peek(receiver, limit, after + 1)
+                return await self.peek_into([receiver], after, limit)
             finally:
                 await close_in_time(receiver)
 
-    async def browse_sessions(
-        self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
+    async def browse_sessions(self, region: str, queue: str, limit: int) -> Browsed:
         """See Browser.browse_sessions: each session is held, so that the next one is another.
 
         The SDK takes half a second to open a receiver and as long to close it, so several are
-        opened at once. Those to skip are locked before the others are asked for: in which order the
-        broker gives the sessions of one page does not matter then.
+        opened at once. None is let go before all are held: the broker would give it once more.
         """
         held: list[ServiceBusReceiver] = []
         with looking(region, queue):
             try:
-                if await self.hold_sessions(held, region, queue, skip):
-                    await self.hold_sessions(held, region, queue, limit)
-                async with asyncio.timeout(self.send_seconds_max):
-                    peeked = await asyncio.gather(*(peek(one, 1, 0) for one in held[skip:]))
-                return [found for one in peeked for found in one]
+                is_cut = await self.hold_sessions(held, region, queue, HELD_MAX)
+                browsed = await self.peek_into(held, 0, limit)
+                return replace(browsed, is_all=browsed.is_all and not is_cut)
             finally:
                 await asyncio.gather(*map(close_in_time, held))
+
+    async def peek_into(
+        self, receivers: Sequence[ServiceBusReceiver], after: int, limit: int
+    ) -> Browsed:
+        """The messages of locked sessions above a number, page by page: the broker cuts each."""
+        found: list[BrowsedMessage] = []
+        left = PEEKED_BYTES_MAX
+
+        async def peek_rest(receiver: ServiceBusReceiver) -> bool:
+            nonlocal left
+            first = after + 1
+            while (wanted := min(PEEKED_AT_ONCE, limit - len(found))) > 0 < left:
+                async with asyncio.timeout(self.send_seconds_max):
+                    page = await receiver.peek_messages(wanted, sequence_number=first)
+                if not page:
+                    return True
+                seen = [to_queued(one) for one in page]
+                found.extend(seen)
+                first = seen[-1].sequence + 1
+                left -= sum(len(one.body) for one in seen)
+            return False
+
+        ended = await asyncio.gather(*map(peek_rest, receivers))
+        return Browsed(found, all(ended))
 
     async def hold_sessions(
         self, held: list[ServiceBusReceiver], region: str, queue: str, wanted: int
@@ -282,11 +304,6 @@ class ServiceBus:
     async def close(self) -> None:
         for namespace in self.namespaces.values():
             await namespace.close()
-
-
-async def peek(receiver: ServiceBusReceiver, limit: int, first: int) -> list[BrowsedMessage]:
-    """Messages of a locked session from a number on; none of them is taken."""
-    return [to_queued(one) for one in await receiver.peek_messages(limit, sequence_number=first)]
 
 
 def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:

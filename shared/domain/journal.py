@@ -149,9 +149,9 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """The begin of sending a rejected delivery again: who, when, and the digest of what is sent.
+    """The decision about a report of the error queue: who, when, and the digest of what is sent.
 
-    `is_done` says that it was sent.
+    `is_done` says that it was sent. Without a digest nothing is sent: the report is dismissed.
     """
 
     who: str
@@ -159,6 +159,15 @@ class Repetition:
     since: float
     digest: str
     is_done: bool = False
+
+    @property
+    def is_dismissed(self) -> bool:
+        return not self.digest
+
+
+def dismissal(who: str, why: str, since: float) -> Repetition:
+    """The decision that nothing is to be done about a report."""
+    return Repetition(who, why, since, digest="", is_done=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from shared.domain.errors import (
 from shared.domain.message import (
     HERE_PREFIX,
     OUTPUTS_PREFIX,
+    OWN_SOURCE,
     OWNER_LEVEL_MAX,
     RESERVED_PREFIX,
     SAGA_SESSION_PREFIX,
@@ -50,6 +51,7 @@ class Draft:
     reply_session: str | None = None
     correlation: str | None = None
     traceparent: str | None = None
+    source: str = OWN_SOURCE
 
     def in_session(self, session: str, number: Number | None = None) -> Message:
         """The message it becomes; raises InvalidMessage where it becomes none."""

@@ -507,7 +507,7 @@ class Journal:
         found = await self.container.find(query)
         return [max(0.0, now - written_at(document)) for document in found]
 
-    # What is recorded of reports in the error queue that a person sends again.
+    # What is recorded of reports in the error queue that a person sends again or dismisses.
 
     async def repetition(self, session: str, report: str) -> Repetition | None:
         """Return what is recorded of a report, by its session and its id, or None: one read."""
@@ -526,9 +526,15 @@ class Journal:
         document = encode_repetition(session, report, repetition)
         await self.container.write(session, [CreateDocument(document, WriteResult.TAKEN)])
 
-    async def end_repetition(self, session: str, report: str) -> None:
-        """Record that a report was sent: one patch. Doing so twice is harmless."""
-        done = PatchDocument(repetition_id(report), {"/is_done": True}, WriteResult.TAKEN)
+    async def end_repetition(
+        self, session: str, report: str, instead: Repetition | None = None
+    ) -> None:
+        """Record that a report was sent, or another decision in its place: one patch.
+
+        Doing so twice is harmless.
+        """
+        fields = {f"/{name}": value for name, value in asdict(instead).items()} if instead else {}
+        done = PatchDocument(repetition_id(report), fields | {"/is_done": True}, WriteResult.TAKEN)
         await self.container.write(session, [done])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shared.domain.errors import InvalidMessage, Misconfigured, Unavailable
 from shared.domain.message import BODY_BYTES_MAX, Message
-from shared.ports import BrowsedMessage, DeadLetter
+from shared.ports import Browsed, BrowsedMessage, DeadLetter
 from shared.testkit.injected_faults import FaultPlan
 from shared.testkit.memory_store import VirtualClock
 
@@ -85,19 +85,17 @@ class MemoryBus:
 
     async def browse_session(
         self, region: str, queue: str, session: str, after: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
+    ) -> Browsed:
         await self.answer(region, queue)
-        found = self.numbered(region, queue)
-        return [one for one in found if one.session == session and one.sequence > after][:limit]
+        found = [one for one in self.numbered(region, queue) if one.session == session]
+        above = [one for one in found if one.sequence > after]
+        return Browsed(above[:limit], len(above) < limit)
 
-    async def browse_sessions(
-        self, region: str, queue: str, skip: int, limit: int
-    ) -> Sequence[BrowsedMessage]:
+    async def browse_sessions(self, region: str, queue: str, limit: int) -> Browsed:
         await self.answer(region, queue)
-        firsts: dict[str, BrowsedMessage] = {}
-        for one in self.numbered(region, queue):
-            firsts.setdefault(one.session, one)
-        return list(firsts.values())[skip : skip + limit]
+        # No order of the sessions is promised, so it is not that of arrival here either.
+        found = sorted(self.numbered(region, queue), key=lambda one: one.session, reverse=True)
+        return Browsed(found[:limit], len(found) < limit)
 
     def numbered(self, region: str, queue: str) -> list[BrowsedMessage]:
         """Return the visible messages of a queue, numbered from 1."""

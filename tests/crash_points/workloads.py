@@ -438,7 +438,7 @@ async def sent_again(regions: BusinessRegions) -> object:
     regions.clock.seconds += DELAY_SECONDS
 
     async def send(worker: Services) -> None:
-        (report,) = await worker.errors.browse(SESSION, limit=1)
+        (report,) = (await worker.errors.browse(SESSION, limit=1)).reports
         at = report.queued
         why = RepeatRequest(at.session, at.id, at.sequence, "Ada", "its sender is mended")
         await worker.errors.send_again(why)

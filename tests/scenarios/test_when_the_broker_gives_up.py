@@ -261,7 +261,7 @@ async def reject(
     await world.east.rejecter.reject(delivery.session, said, delivery.body, "no time")
     # The other region sees its copy later.
     world.clock.seconds += DELAY_SECONDS
-    (report,) = await world.east.errors.browse(limit=10)
+    (report,) = (await world.east.errors.browse(limit=10)).reports
     return report
 
 
@@ -282,7 +282,7 @@ async def test_it_is_numbered_and_recorded(world: World) -> None:
     assert [one.id for one in sent(world)] == [again.id]
     assert (again.session, again.type, again.body) == (STRAY.session, STRAY.type, STRAY.body)
     assert again.number is not None
-    (shown,) = await world.east.errors.browse(limit=10)
+    (shown,) = (await world.east.errors.browse(limit=10)).reports
     assert shown.repetition is not None
     assert (shown.repetition.who, shown.repetition.is_done) == ("Ada", True)
 
@@ -343,7 +343,7 @@ async def test_what_no_handler_would_take_is_refused_before_it_is_recorded(world
 
 async def test_a_fault_is_decided_about_in_its_session(world: World) -> None:
     await world.east.consumer.consume(message(0, session="acc-1", kind="account.burn"))
-    (report,) = await world.east.errors.browse("acc-1", limit=10)
+    (report,) = (await world.east.errors.browse("acc-1", limit=10)).reports
 
     with pytest.raises(NotRepeatable, match="decided about in its session"):
         await world.east.errors.send_again(request_for(report))

@@ -1,9 +1,9 @@
-"""Look into the error queue, and send a rejected delivery again: once, whoever presses where.
+"""Look into the error queue, and end what it holds: once, whoever presses where.
 
 The error queue is read without taking anything: it keeps what it has for whoever else reads it. A
-report has the same id in every region's error queue, so who sends it again is recorded under that
-id, beside the journals, before anything is sent. Then the message is numbered by the app, under an
-id that follows from the report's: begun twice, it is one message.
+report has the same id in every region's error queue, so who sends it again or dismisses it is
+recorded under that id, beside the journals, before anything is sent. Then the message is numbered
+by the app, under an id that follows from the report's: begun twice, it is one message.
 
 A copy of a fault is not sent again. Its message is in the journal, and a decision runs it there.
 """
@@ -13,11 +13,19 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
+from shared.domain.decision import sending_time
 from shared.domain.errors import InvalidMessage, NotRepeatable, Unavailable
-from shared.domain.journal import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, Repetition
+from shared.domain.journal import (
+    WHO_CHARACTERS_MAX,
+    WHY_CHARACTERS_MAX,
+    Repetition,
+    dismissal,
+)
 from shared.domain.message import (
+    OWN_SOURCE,
     Message,
     derive_id,
     digest_content,
@@ -27,19 +35,31 @@ from shared.domain.message import (
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft
 from shared.domain.reports import REJECTED_TYPE
-from shared.domain.wire import PREFIX
+from shared.domain.wire import OPTIONAL, PREFIX, TRACE_HEADER, read_traceparent
 from shared.engine.handle.handle import parse_body
 from shared.engine.publish.ingest import KEY_SECONDS, Ingest
 from shared.engine.worker import Worker
 from shared.ports import BrowsedMessage, Browser
 
+# So many messages of the queue are looked at for one list, and so many records read at once.
+LOOKED_MAX = 2_000
+READ_AT_ONCE = 16
+# The attributes of a rejected delivery that its repetition has as well, and what they are in a
+# draft. A reminder is none: what was to come at a certain time is sent now.
+REPEATED = {name: field for name, field in OPTIONAL.items() if name != "reminder"} | {
+    "source": "source",
+    TRACE_HEADER: "traceparent",
+}
 # Before the id of what was begun is forgotten: another worker's clock may be an hour off.
 FINISH_SECONDS_MAX = KEY_SECONDS - 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatRequest:
-    """A person's decision about a report; what is None is as the rejected delivery had it."""
+    """A person's decision about a report; what is None is as the rejected delivery had it.
+
+    What follows the body is named as the attributes are, and left out where it is empty.
+    """
 
     session: str
     report: str
@@ -49,11 +69,34 @@ class RepeatRequest:
     to: str | None = None
     type: str | None = None
     body: bytes | None = None
+    time: str | None = None
+    source: str | None = None
+    replyto: str | None = None
+    replysession: str | None = None
+    correlationid: str | None = None
+    traceparent: str | None = None
+
+
+class Rank(IntEnum):
+    """The place of a report among the others: what asks for somebody here comes first."""
+
+    OPEN = 0  # a delivery that no journal took
+    NOTED = 1  # a copy of a fault, whose session asks, or nothing of ours
+    ENDED = 2  # sent again, or dismissed
+
+
+class ReportPlace(NamedTuple):
+    """The place of a report in the list: by rank, then the oldest first."""
+
+    rank: int
+    enqueued: float
+    session: str
+    report: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedReport:
-    """One message of the error queue, and who sent it again, where somebody did."""
+    """One message of the error queue, and who sent it again or dismissed it, where one did."""
 
     queued: BrowsedMessage
     document: Mapping[str, Any]
@@ -72,6 +115,15 @@ class QueuedReport:
         )
 
     @property
+    def place(self) -> ReportPlace:
+        rank = Rank.OPEN if self.queued.type == REJECTED_TYPE else Rank.NOTED
+        if self.repetition is not None and self.repetition.is_done:
+            rank = Rank.ENDED
+        enqueued = self.queued.enqueued_at
+        seconds = enqueued.timestamp() if enqueued else 0.0
+        return ReportPlace(rank, seconds, self.queued.session, self.queued.id)
+
+    @property
     def body(self) -> bytes:
         return base64.b64decode(str(self.document.get("body") or ""))
 
@@ -79,6 +131,20 @@ class QueuedReport:
         """A CloudEvents attribute of the rejected delivery, where it is text."""
         found = dict(self.document.get("properties") or {}).get(PREFIX + name)
         return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePage:
+    """A part of the list, and the place to go on from; None at its end.
+
+    `is_all` says that the look saw the whole queue, or the whole session; where it did not, the
+    next look at the session goes on above the number `above`.
+    """
+
+    reports: Sequence[QueuedReport]
+    after: ReportPlace | None
+    is_all: bool
+    above: int | None
 
 
 class ErrorQueue:
@@ -94,26 +160,40 @@ class ErrorQueue:
         self.queue = queues.errors
 
     async def browse(
-        self, session: str | None = None, *, after: int = 0, skip: int = 0, limit: int
-    ) -> Sequence[QueuedReport]:
-        """Reports of one session behind a sequence number, or the first ones of several sessions.
+        self,
+        session: str | None = None,
+        *,
+        above: int = 0,
+        after: ReportPlace | None = None,
+        limit: int,
+    ) -> QueuePage:
+        """A page of the reports of all sessions, or of one session above a sequence number.
 
-        Without a session `skip` passes over so many of those that have a report; their order is
-        the broker's. Raises Unavailable.
+        Each page is a new look at the whole, because the broker has the sessions in no order. The
+        two reports of a delivery that both regions rejected are one. Raises Unavailable.
         """
-        region = self.worker.owner.region
-        if self.browser is None:
+        region, browser = self.worker.owner.region, self.browser
+        if browser is None:
             raise Unavailable("this worker cannot look into queues")
         if session is not None:
-            found = await self.browser.browse_session(region, self.queue, session, after, limit)
+            found = await browser.browse_session(region, self.queue, session, above, LOOKED_MAX)
         else:
-            found = await self.browser.browse_sessions(region, self.queue, skip, limit)
-        return await asyncio.gather(*map(self.read, found))
+            found = await browser.browse_sessions(region, self.queue, LOOKED_MAX)
+        copies: dict[tuple[str, str], BrowsedMessage] = {}
+        for one in found.messages:
+            copies.setdefault((one.session, one.id), one)
+        slots = asyncio.Semaphore(READ_AT_ONCE)
+        reports = await asyncio.gather(*(self.read(one, slots) for one in copies.values()))
+        left = sorted(reports, key=lambda one: one.place)
+        if after is not None:
+            left = [one for one in left if one.place > after]
+        following = left[limit - 1].place if len(left) > limit else None
+        seen = found.messages[-1].sequence if session and found.messages else None
+        return QueuePage(left[:limit], following, found.is_all, None if found.is_all else seen)
 
-    async def read(self, queued: BrowsedMessage) -> QueuedReport:
+    async def read(self, queued: BrowsedMessage, slots: asyncio.Semaphore) -> QueuedReport:
         """A report with what is recorded of it."""
-        repetition = None
-        if queued.type == REJECTED_TYPE:
+        async with slots:
             repetition = await self.journal.repetition(queued.session, queued.id)
         return QueuedReport(queued, read_report(queued.body), repetition)
 
@@ -126,32 +206,74 @@ class ErrorQueue:
         require_line("name of who decides", request.who, WHO_CHARACTERS_MAX)
         require_line("reason", request.why, WHY_CHARACTERS_MAX)
         message = await self.preview(request)
-        digest = digest_content(f"{message.session} {message.type}", message.body)
+        digest = digest_content(
+            " ".join([message.session, message.type, *list_given(request)]), message.body
+        )
         wanted = Repetition(request.who, request.why, self.worker.clock.today(), digest)
         stored = await self.journal.begin_repetition(request.session, request.report, wanted)
+        if stored.is_dismissed:
+            raise NotRepeatable(f"{stored.who} has dismissed it before: {stored.why}")
         if stored.digest != digest:
             raise NotRepeatable(f"{stored.who} decided otherwise before: {stored.why}")
         if stored.is_done:
             if (stored.who, stored.why) == (request.who, request.why):
                 return message
             raise NotRepeatable(f"{stored.who} has sent it again before: {stored.why}")
-        if self.worker.clock.today() - stored.since > FINISH_SECONDS_MAX:
+        if self.is_too_late(stored):
             raise NotRepeatable(
                 f"{stored.who} began to send it again, and nobody knows any more whether it was"
-                f" sent: look at session {message.session!r}, and send its content by hand"
+                f" sent: look at session {message.session!r}, send its content by hand where it is"
+                " missing, and dismiss the report"
             )
-        draft = Draft(message.id, message.type, message.body)
+        draft = Draft(
+            message.id,
+            message.type,
+            message.body,
+            **{field: getattr(message, field) for field in REPEATED.values()},
+        )
         sent = await self.ingest.take(message.session, draft)
         await self.journal.end_repetition(request.session, request.report)
         return sent
 
+    async def dismiss(self, request: RepeatRequest) -> Repetition:
+        """Record that nothing is to be done about a report: the record, also when it is repeated.
+
+        Raises NotRepeatable where it is not there, or was ended by another decision.
+        """
+        require_line("name of who decides", request.who, WHO_CHARACTERS_MAX)
+        require_line("reason", request.why, WHY_CHARACTERS_MAX)
+        await self.find(request)
+        wanted = dismissal(request.who, request.why, self.worker.clock.today())
+        stored = await self.journal.begin_repetition(request.session, request.report, wanted)
+        if not stored.is_done and self.is_too_late(stored):
+            # Nobody can finish it any more, so nobody is in the way.
+            await self.journal.end_repetition(request.session, request.report, wanted)
+            return wanted
+        if not stored.is_dismissed:
+            done = "has sent it again before" if stored.is_done else "began to send it again"
+            raise NotRepeatable(f"{stored.who} {done}: {stored.why}")
+        if (stored.who, stored.why) != (request.who, request.why):
+            raise NotRepeatable(f"{stored.who} has dismissed it before: {stored.why}")
+        return stored
+
+    def is_too_late(self, begun: Repetition) -> bool:
+        return self.worker.clock.today() - begun.since > FINISH_SECONDS_MAX
+
     async def preview(self, request: RepeatRequest) -> Message:
         """Return the message that would be sent; raises as `make_message` does."""
-        found = await self.browse(request.session, after=max(0, request.sequence - 1), limit=1)
-        report = next((one for one in found if one.queued.id == request.report), None)
-        if report is None:
-            raise NotRepeatable("this report is not in the error queue of this region any more")
-        return self.make_message(report, request)
+        return self.make_message(await self.find(request), request)
+
+    async def find(self, request: RepeatRequest) -> QueuedReport:
+        """The report that is meant; raises NotRepeatable where it is not there."""
+        region, browser = self.worker.owner.region, self.browser
+        if browser is None:
+            raise Unavailable("this worker cannot look into queues")
+        after = max(0, request.sequence - 1)
+        found = await browser.browse_session(region, self.queue, request.session, after, 1)
+        for one in found.messages:
+            if one.id == request.report:
+                return QueuedReport(one, read_report(one.body), None)
+        raise NotRepeatable("this report is not in the error queue of this region any more")
 
     def make_message(self, report: QueuedReport, request: RepeatRequest) -> Message:
         """Return the message to send; raises NotRepeatable, or as for any from outside."""
@@ -164,15 +286,33 @@ class ErrorQueue:
         message_type = request.type or report.property_of("type")
         if not session or not message_type:
             raise InvalidMessage("the delivery names no session or no type: say to and type")
+        said = {name: getattr(request, name) for name in REPEATED}
+        carried: dict[str, Any] = {
+            field: (report.property_of(name) if said[name] is None else said[name]) or None
+            for name, field in REPEATED.items()
+        }
+        carried["source"] = carried["source"] or OWN_SOURCE
+        carried["traceparent"] = read_traceparent(carried["traceparent"])
+        body = report.body if request.body is None else request.body
         message = Message(
-            id=derive_id("again", request.report),
-            session=session,
-            type=message_type,
-            body=report.body if request.body is None else request.body,
+            derive_id("again", request.report), session, message_type, body, **carried
         )
+        if message.time is not None:
+            try:
+                sending_time(message)
+            except InvalidMessage:
+                raise InvalidMessage(
+                    f"the delivery's time {message.time!r} is not ISO 8601: say time"
+                ) from None
         refuse_reserved(message.session, message.type)
         parse_body(self.worker.handlers.of(message.type, message.session), message)
         return message
+
+
+def list_given(request: RepeatRequest) -> list[str]:
+    """The attributes that a person gives, as they are compared."""
+    said = ((name, getattr(request, name)) for name in REPEATED)
+    return [f"{name}={value}" for name, value in said if value is not None]
 
 
 def read_report(body: bytes) -> Mapping[str, Any]:

@@ -1,43 +1,59 @@
-"""`errors` and `send-again`, against the app's own functions over an error queue in memory."""
+"""`errors`, `send-again` and `dismiss`, against the app's own functions over queues in memory."""
 
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
 import pytest
 
-from functions.http.error_queue import list_errors, repeat
-from shared.domain.wire import to_properties
+from functions.http.error_queue import dismiss, list_errors, repeat
+from shared.domain.wire import PREFIX, to_properties
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_app import Asked, FakeApp, running_app
-from tests.world import World, message
+from tests.world import DELAY_SECONDS, REGIONS, World, message
 
+ROUTES = {"errors": list_errors, "errors/again": repeat, "errors/dismissal": dismiss}
 AGAIN = ("send-again", "acc-7", "--who", "Ada", "--why", "mended")
 
 
 @pytest.fixture
-def app(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApp]:
-    def respond(asked: Asked) -> tuple[int, Any]:
+def apps(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, FakeApp]]:
+    """Both regions' apps, of which `lost` ones do not answer."""
+
+    def respond(asked: Asked, region: str) -> tuple[int, Any]:
+        if region in world.bus.unavailable:
+            return 503, {"type": "Unavailable", "detail": f"{region} is away"}
         params = dict(parse_qsl(urlsplit(asked.path).query))
         body = b"" if asked.body is None else json.dumps(asked.body).encode()
         request = func.HttpRequest(
             asked.method, f"http://app{asked.path}", params=params, body=body
         )
-        function = repeat if asked.method == "POST" else list_errors
-        response = asyncio.run(function(world.east, request))
+        path = urlsplit(asked.path).path
+        function = ROUTES[path.removeprefix("/api/")]
+        response = asyncio.run(function(getattr(world, region), request))
         return response.status_code, json.loads(response.get_body())
 
-    with running_app(respond) as app:
-        monkeypatch.setenv("LOCKSTEP_URL", app.url)
-        yield app
+    with ExitStack() as running:
+        apps = {
+            region: running.enter_context(running_app(partial(respond, region=region)))
+            for region in REGIONS
+        }
+        monkeypatch.setenv("LOCKSTEP_URL", ",".join(app.url for app in apps.values()))
+        yield apps
 
 
-async def reject(world: World, session: str, n: int = 0) -> None:
+async def reject(world: World, session: str, n: int = 0, *regions: str) -> None:
+    """A stray that these regions rejected, or east; the reports of all are there to be seen."""
     stray = message(n, session=session)
-    await world.east.rejecter.reject(session, to_properties(stray), stray.body, f"reason {n}")
+    for region in regions or ("east",):
+        rejecter = getattr(world, region).rejecter
+        await rejecter.reject(session, to_properties(stray), stray.body, f"reason {n}")
+    world.clock.seconds += DELAY_SECONDS
 
 
 def sent(world: World) -> list[bytes]:
@@ -45,12 +61,13 @@ def sent(world: World) -> list[bytes]:
 
 
 async def test_reports_of_several_sessions_are_told_with_what_can_be_done(
-    world: World, app: FakeApp, run: Run
+    world: World, apps: dict[str, FakeApp], run: Run
 ) -> None:
-    assert run("errors")[:2] == (0, "The error queue of east is empty.\n")
+    assert run("errors")[:2] == (0, "The error queues are empty.\n")
     for name in ("acc-7", "acc-8"):
         await reject(world, name)
     await world.east.consumer.consume(message(0, session="acc-9", kind="account.burn"))
+    world.clock.seconds += DELAY_SECONDS
 
     rows = {line.split()[0]: line for line in run("errors")[1].splitlines()}
     _, first, more = run("errors", "--limit", "1")
@@ -58,12 +75,12 @@ async def test_reports_of_several_sessions_are_told_with_what_can_be_done(
 
     assert rows.keys() - {"session"} == {"acc-7", "acc-8", "acc-9"}
     assert ["send-again" in rows[f"acc-{n}"] for n in (7, 8, 9)] == [True, True, False]
-    assert (len(first.splitlines()), "there may be more: --skip 1" in more) == (2, True)
+    assert (len(first.splitlines()), "not all was seen" in more) == (2, True)
     assert [one["session"] for one in listed] == ["acc-8"]
 
 
 async def test_a_delivery_is_sent_once_and_another_decision_about_it_is_refused(
-    world: World, app: FakeApp, run: Run
+    world: World, apps: dict[str, FakeApp], run: Run
 ) -> None:
     await reject(world, "acc-7")
 
@@ -81,15 +98,91 @@ async def test_a_delivery_is_sent_once_and_another_decision_about_it_is_refused(
     assert "sent again by Ada" in run("errors")[1]
 
 
-async def test_of_several_reports_one_has_to_be_named(world: World, app: FakeApp, run: Run) -> None:
+async def test_of_several_reports_one_has_to_be_named(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
     for n in range(2):
         await reject(world, "acc-7", n)
     listed = json.loads(run("errors", "acc-7", "--json")[1])["errors"]
 
     status, _, error = run(*AGAIN, "--yes")
-    assert (status, "2 reports can be sent again: say which by --report" in error) == (2, True)
+    assert (status, "2 reports can be decided so: say which by --report" in error) == (2, True)
     assert run(*AGAIN, "--report", listed[1]["report"], "--yes")[0] == 0
 
     assert sent(world) == [message(1, session="acc-7").body]
     status, _, error = run(*AGAIN, "--report", "none", "--yes")
-    assert (status, "can be sent again" in error) == (2, True)
+    assert (status, "can be decided so" in error) == (2, True)
+
+
+async def test_when_both_regions_rejected_it_is_one_report_and_sent_once(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
+    await reject(world, "acc-7", 0, *REGIONS)
+
+    (listed,) = json.loads(run("errors", "--json")[1])["errors"]
+    assert run(*AGAIN, "--report", listed["report"], "--yes")[0] == 0
+    assert run(*AGAIN, "--yes")[0] == 0
+
+    assert listed["regions"] == ["east", "west"]
+    assert sent(world) == [message(0, session="acc-7").body]
+    (after,) = json.loads(run("errors", "--json")[1])["errors"]
+    assert (after["open"], after["sent_again"]["done"]) == (False, True)
+
+
+async def test_when_one_region_alone_has_the_report_it_is_listed_and_sent_by_that_one(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
+    with world.without("east"):
+        await reject(world, "acc-7", 0, "west")
+        while_away = run("errors", "--json")
+        assert json.loads(while_away[1])["complete"] is False
+    assert "east is away" in while_away[2]
+
+    (listed,) = json.loads(run("errors", "--json")[1])["errors"]
+    assert run(*AGAIN, "--yes")[0] == 0
+
+    assert listed["regions"] == ["west"]
+    assert sent(world) == [message(0, session="acc-7").body]
+
+
+async def test_when_its_time_is_wrong_another_is_given_and_the_rest_is_carried_over(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
+    stray = to_properties(message(0, session="acc-7")) | {
+        PREFIX + "time": "noon",
+        PREFIX + "replyto": "answers",
+    }
+    await world.east.rejecter.reject("acc-7", stray, message(0).body, "no time")
+    world.clock.seconds += DELAY_SECONDS
+
+    status, _, error = run(*AGAIN, "--yes")
+    assert (status, "say time" in error, sent(world)) == (1, True, [])
+    assert run(*AGAIN, "--time", "2026-11-27T12:00:00Z", "--yes")[0] == 0
+
+    (again,) = world.bus.messages("east", "in")
+    assert (again.time, again.reply_to) == ("2026-11-27T12:00:00Z", "answers")
+
+
+async def test_when_nothing_is_to_be_done_a_report_is_dismissed_with_who_and_why(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
+    for n in range(2):
+        await reject(world, "acc-7", n)
+    dismiss_it = ("dismiss", "acc-7", "--who", "Ada", "--why", "a test of theirs")
+    listed = json.loads(run("errors", "acc-7", "--json")[1])["errors"]
+    named = ("--report", listed[0]["report"], "--yes")
+
+    assert run(*dismiss_it, "--yes")[0] == 2
+    assert run(*dismiss_it, "--report", listed[0]["report"])[0] == 2
+    for _ in range(2):
+        assert run(*dismiss_it, *named)[0] == 0
+    status, _, error = run(*AGAIN, *named)
+
+    assert (status, "Ada has dismissed it before: a test of theirs" in error) == (1, True)
+    assert sent(world) == []
+    shown = json.loads(run("errors", "acc-7", "--json")[1])["errors"]
+    assert [(one["report"], one["open"]) for one in shown] == [
+        (listed[1]["report"], True),
+        (listed[0]["report"], False),
+    ]
+    assert "dismissed by Ada" in run("errors")[1]

@@ -27,7 +27,9 @@ from tests.world import World, handlers, message
 # What a caller needs for each route; health needs nothing.
 RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
-    Right.RESOLVE: {"resolve", "page_decision", "send_again", "page_again"},
+    Right.RESOLVE: {
+        *("resolve", "page_decision", "send_again", "page_again", "dismiss", "page_dismiss"),
+    },
     Right.LOOK: {
         *("sessions", "session", "faults", "errors", "show_saga", "list_sagas"),
         *("openapi", "asyncapi", "page", "page_regions", "page_sessions"),
