@@ -82,7 +82,7 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
         try:
             message = wire.from_properties(properties, body)
         except InvalidMessage as error:
-            await reject(services, delivery, str(error))
+            await reject(services, delivery, str(error), is_unreadable=True)
             return
         with worker.span(
             "receive",
@@ -159,10 +159,17 @@ def measure_delivery(
         telemetry.add(LATENCY_SECONDS, max(0.0, age), outcome=outcome)
 
 
-async def reject(services: Services, delivery: func.ServiceBusMessage, reason: str) -> None:
+async def reject(
+    services: Services,
+    delivery: func.ServiceBusMessage,
+    reason: str,
+    *,
+    is_unreadable: bool = False,
+) -> None:
     properties = delivery.application_properties or {}
-    body = delivery.get_body()
-    report = await services.rejecter.reject(delivery.session_id, properties, body, reason)
+    body, rejecter = delivery.get_body(), services.rejecter
+    reject_it = rejecter.reject_unreadable if is_unreadable else rejecter.reject
+    report = await reject_it(delivery.session_id, properties, body, reason)
     if services.worker.telemetry is not None:
         services.worker.telemetry.add(REJECTIONS)
     log.warning("rejected session=%r as=%r: %s", delivery.session_id, report.id, shorten(reason))

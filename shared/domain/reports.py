@@ -10,6 +10,8 @@ from shared.domain.trace import Trace
 FAULT_TYPE = "lockstep.fault"
 REJECTED_TYPE = "lockstep.rejected"
 TOMBSTONE_TYPE = "lockstep.void"
+# What takes the number of a message that came and cannot be read.
+UNREADABLE_TYPE = "lockstep.unreadable"
 # What an entry names in place of a message that never came.
 SKIPPED_TYPE = "lockstep.skipped"
 SKIPPED_BODY = b"{}"
@@ -81,9 +83,27 @@ def make_tombstone(message: Message) -> Message:
 
 def explain_tombstone(message: Message) -> str:
     """Return why the message that a tombstone stands for never came."""
+    return shorten(f"voided by its sender: {read_field(message, 'reason')}")
+
+
+def describe_unreadable(report: str, reason: str) -> bytes:
+    """The body of what takes the number of a message that nobody can read: where it is, and why."""
+    return json.dumps({"report": report, "reason": shorten(reason)}, sort_keys=True).encode()
+
+
+def explain_unreadable(message: Message) -> str:
+    """Return why the message that this one stands for cannot be read, and where it is whole."""
+    reason, report = read_field(message, "reason"), read_field(message, "report")
+    return shorten(
+        f"its message cannot be read: {reason}. Report {report} in the error queue has it whole;"
+        " an edit with a type and a body takes its place"
+    )
+
+
+def read_field(message: Message, name: str) -> str:
+    """A text in the body of a message that may be anybody's, or that there is none."""
     try:
-        reason = json.loads(message.body).get("reason")
+        found = json.loads(message.body).get(name)
     except (ValueError, AttributeError, RecursionError):
-        reason = None
-    given = reason if isinstance(reason, str) and reason else "no reason given"
-    return shorten(f"voided by its sender: {given}")
+        found = None
+    return found if isinstance(found, str) and found else f"no {name} given"

@@ -11,6 +11,9 @@ https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protoc
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import (
@@ -21,6 +24,7 @@ from shared.domain.message import (
     Number,
     refuse_reserved,
 )
+from shared.domain.reports import UNREADABLE_TYPE, describe_unreadable
 
 # Of an HTTP request, and the name of the CloudEvents extension.
 TRACE_HEADER = "traceparent"
@@ -88,6 +92,28 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
     # A message with a number goes on whatever its type is: without an entry of its own, its number
     # would be missing, and what its producer sends next would stay parked.
     refuse_reserved(message.session, "" if message.number else message.type)
+    return message
+
+
+def stand_in(properties: Mapping[str, object], report: str, reason: str) -> Message | None:
+    """The message that takes the number of one that cannot be read, and leads to its report.
+
+    It has what can be read of the rest, for the correction that takes its place. None where its
+    session, id or number cannot be read: nobody knows then which number would be missing.
+    """
+    try:
+        place = number(properties)
+        if place is None:
+            return None
+        session, body = text(properties, "partitionkey"), describe_unreadable(report, reason)
+        refuse_reserved(session, "")
+        message = Message(text(properties, "id"), session, UNREADABLE_TYPE, body, place)
+    except InvalidMessage:
+        return None
+    for attribute, field in {**OPTIONAL, "source": "source"}.items():
+        with suppress(InvalidMessage):
+            kept: dict[str, Any] = {field: text(properties, attribute) or getattr(message, field)}
+            message = replace(message, **kept)
     return message
 
 

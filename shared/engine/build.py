@@ -103,7 +103,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     outputs = Outputs(dispatcher)
     folder = Folder(handlers, delivery.regions, policy.pure_seconds)
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
-    rejecter = Rejecter(delivery)
+    rejecter = Rejecter(delivery, consumer.consume)
     ingest = Ingest(producer)
     return Services(
         worker=worker,

@@ -429,6 +429,27 @@ async def rejected(regions: BusinessRegions) -> object:
     return {report for region in REGIONS for report in regions.sent(region, "errors")}
 
 
+async def unreadable(regions: BusinessRegions) -> object:
+    """A message that nobody can read, between two others: its number is used up, or waits."""
+    said = dict[str, object](to_properties(BILLS[1]))
+
+    async def reject(worker: Services) -> None:
+        await worker.rejecter.reject_unreadable(SESSION, said, b"\xff", "not UTF-8")
+
+    await regions.insist(reject)
+    await regions.take(BILLS[2:3], BILLS[:1])
+    await regions.insist(reject, "west", "east")
+    await regions.finish()
+    regions.faults.is_over = True
+    # As what is rejected on arrival: one region's error queue is enough.
+    reports = {report for region in REGIONS for report in regions.sent(region, "errors")}
+    head = await regions.journal.head(SESSION)
+    assert head is not None
+    # The last message waits for a person.
+    assert head.halt is not None
+    return reports, head.halt.number, dict(head.parked)
+
+
 async def sent_again(regions: BusinessRegions) -> object:
     """A rejected delivery that a person sends again, in whichever region can."""
     said = dict[str, object](to_properties(BILLS[0]))
@@ -515,6 +536,7 @@ WORKLOADS: Mapping[str, Work] = {
         numbered_elsewhere,
         commanded,
         rejected,
+        unreadable,
         sent_again,
         compacted,
         saga,

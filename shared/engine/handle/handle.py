@@ -58,7 +58,14 @@ from shared.domain.outbox import (
     Staged,
     address,
 )
-from shared.domain.reports import TOMBSTONE_TYPE, explain_tombstone, report_fault, shorten
+from shared.domain.reports import (
+    TOMBSTONE_TYPE,
+    UNREADABLE_TYPE,
+    explain_tombstone,
+    explain_unreadable,
+    report_fault,
+    shorten,
+)
 from shared.domain.trace import Trace
 from shared.domain.values import (
     changed_fields,
@@ -118,6 +125,12 @@ class HandlerRunner:
         # comes after it is not parked behind a gap.
         if message.type == TOMBSTONE_TYPE:
             return Ending(next_entry.skip(opened, explain_tombstone(message)))
+        if message.type == UNREADABLE_TYPE:
+            # Its report is in the error queue already. Nobody knows what it says, so what comes
+            # after it must not be processed before a person has decided.
+            reason = explain_unreadable(message)
+            failed = next_entry.fail(opened, reason=reason, outbox=NO_OUTBOX, halts=True)
+            return Ending(failed)
         try:
             handler = self.handlers.of(message.type, message.session)
             if handler.kind in (Kind.PURE, Kind.DETERMINISTIC):

@@ -8,6 +8,7 @@ end and without a pause.
 """
 
 from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.message import Message
 from shared.domain.wire import from_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
@@ -37,20 +38,25 @@ class DeadLetters:
         """Return whether the letter has come to its end, so that it may be removed."""
         # A crash before it is removed means that it is looked at again. The journal then knows it,
         # and a report has the same id.
+        said = (letter.session, letter.properties, letter.body)
+        given_up = f"{DEAD_LETTERED}: {letter.reason}"
         try:
-            refused = await self.consume(letter)
+            try:
+                message = from_properties(letter.properties, letter.body)
+            except InvalidMessage as error:
+                await self.rejecter.reject_unreadable(*said, f"{given_up}; {error}")
+                return True
+            refused = await self.consume(message, letter)
             if refused is not None:
-                reason = f"{DEAD_LETTERED}: {letter.reason}; {refused}"
-                await self.rejecter.reject(letter.session, letter.properties, letter.body, reason)
+                await self.rejecter.reject(*said, f"{given_up}; {refused}")
         except LockstepError as error:
             self.worker.failure_log.add("ending a dead letter", self.queue, error)
             return False
         return True
 
-    async def consume(self, letter: DeadLetter) -> str | None:
+    async def consume(self, message: Message, letter: DeadLetter) -> str | None:
         """Consume a letter like any message; return why where no journal takes it."""
         try:
-            message = from_properties(letter.properties, letter.body)
             outcome = await self.consumer.consume(message, letter=letter)
         except InvalidMessage as error:
             return str(error)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from shared.domain.decision import sending_time
+from shared.domain.decision import is_same_place, sending_time
 from shared.domain.errors import InvalidMessage, NotRepeatable, Unavailable
 from shared.domain.journal import (
     WHO_CHARACTERS_MAX,
@@ -35,7 +35,14 @@ from shared.domain.message import (
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft
 from shared.domain.reports import REJECTED_TYPE
-from shared.domain.wire import OPTIONAL, PREFIX, TRACE_HEADER, read_traceparent
+from shared.domain.wire import (
+    OPTIONAL,
+    PREFIX,
+    TRACE_HEADER,
+    from_properties,
+    read_traceparent,
+    stand_in,
+)
 from shared.engine.handle.handle import parse_body
 from shared.engine.publish.ingest import KEY_SECONDS, Ingest
 from shared.engine.worker import Worker
@@ -81,7 +88,7 @@ class Rank(IntEnum):
     """The place of a report among the others: what asks for somebody here comes first."""
 
     OPEN = 0  # a delivery that no journal took
-    NOTED = 1  # a copy of a fault, whose session asks, or nothing of ours
+    NOTED = 1  # what its session asks for by a fault, or nothing of ours
     ENDED = 2  # sent again, or dismissed
 
 
@@ -115,8 +122,21 @@ class QueuedReport:
         )
 
     @property
+    def stand_in(self) -> Message | None:
+        """The message that took the number of its delivery, where that could not be read."""
+        if not self.is_repeatable:
+            return None
+        properties = dict(self.document["properties"])
+        try:
+            from_properties(properties, self.body)
+        except InvalidMessage as error:
+            return stand_in(properties, self.queued.id, str(error))
+        return None
+
+    @property
     def place(self) -> ReportPlace:
-        rank = Rank.OPEN if self.queued.type == REJECTED_TYPE else Rank.NOTED
+        is_open = self.queued.type == REJECTED_TYPE and self.stand_in is None
+        rank = Rank.OPEN if is_open else Rank.NOTED
         if self.repetition is not None and self.repetition.is_done:
             rank = Rank.ENDED
         enqueued = self.queued.enqueued_at
@@ -205,7 +225,9 @@ class ErrorQueue:
         """
         require_line("name of who decides", request.who, WHO_CHARACTERS_MAX)
         require_line("reason", request.why, WHY_CHARACTERS_MAX)
-        message = await self.preview(request)
+        report = await self.find(request)
+        message = self.make_message(report, request)
+        await self.require_ended(report)
         digest = digest_content(
             " ".join([message.session, message.type, *list_given(request)]), message.body
         )
@@ -234,6 +256,19 @@ class ErrorQueue:
         sent = await self.ingest.take(message.session, draft)
         await self.journal.end_repetition(request.session, request.report)
         return sent
+
+    async def require_ended(self, report: QueuedReport) -> None:
+        """Raise NotRepeatable while what took the number of the delivery stops its session."""
+        message = report.stand_in
+        if message is None or message.number is None:
+            return
+        head = await self.worker.read_head(message.session)
+        halt = head.halt if head else None
+        if halt is not None and is_same_place(halt.number, message.number):
+            raise NotRepeatable(
+                f"its number stops session {message.session!r} at entry {halt.at}: edit that, and"
+                " what you give takes its place; or skip that, and then send this again"
+            )
 
     async def dismiss(self, request: RepeatRequest) -> Repetition:
         """Record that nothing is to be done about a report: the record, also when it is repeated.

@@ -3,12 +3,13 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import ID_CHARACTERS_MAX, Message, derive_id
 from shared.domain.outbox import ERRORS
 from shared.domain.reports import REJECTED_TYPE, shorten
+from shared.domain.wire import stand_in
 from shared.engine.dispatch.deliver import Delivery
 
 NO_SESSION = "unknown"
@@ -21,8 +22,26 @@ PROPERTIES_BYTES_MAX = 200_000
 class Rejecter:
     """Names the end of deliveries that are not messages of ours."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: Delivery, consume: Callable[[Message], Awaitable[object]]) -> None:
         self.delivery = delivery
+        self.consume = consume
+
+    async def reject_unreadable(
+        self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
+    ) -> Message:
+        """Report a delivery that cannot be read, and use its number up, where it has one.
+
+        Otherwise its session would wait for a number that came. Every copy of it is the same to the
+        journal; other content under its number stays what it is. Raises as `reject` does, and what
+        the store raises.
+        """
+        # The journal first: while it does not answer, each delivery would add another report. After
+        # a crash in between the delivery comes again, and finds its entry.
+        report = build_reports(session, properties, body, reason)[0]
+        message = stand_in(properties, report.id, reason)
+        if message is not None:
+            await self.consume(message)
+        return await self.reject(session, properties, body, reason)
 
     async def reject(
         self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
