@@ -28,9 +28,7 @@ Cause = Annotated[
     str | None, typer.Option("--cause", help="everything listed whose cause contains this text")
 ]
 At = Annotated[int | None, typer.Option("--at", min=0, help="the position of the entry")]
-Queue = Annotated[
-    str | None, typer.Option("--queue", help="only outputs that are blocked at this queue")
-]
+Queue = Annotated[str | None, typer.Option("--queue", help="only outputs that are for this queue")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="carry it out without asking")]
 Body = Annotated[
     str | None, typer.Option("--body", help="JSON; @FILE reads a file, - standard input")
@@ -74,6 +72,10 @@ def find_targets(
         and at in (None, verb.get("at"))
         and queue in (None, verb.get("queue"))
     ]
+    if not targets and action == "drop" and sessions and queue is not None:
+        # What is only pending is dropped where somebody names it, and by no list of standstills.
+        verb = {"action": action, "queue": queue} | ({} if at is None else {"at": at})
+        return [ChosenStandstill(name, "its outputs are pending", verb) for name in sessions]
     if not targets:
         raise Misuse(f"nothing that was chosen stands still and is ended by {action}")
     return targets
@@ -148,6 +150,8 @@ def carry_out_one(
     if "entry" not in found:
         left = [*found.get("pending", ()), *found.get("blocked", ())]
         outcome = f"still missing in {', '.join(left)}" if left else "delivered"
+        parts = [f"{one['sent']} of {one['of']}" for one in found.get("missing", ()) if "of" in one]
+        outcome += f" (sent: {', '.join(parts)})" if parts else ""
         return row | {"done": not left, "outcome": outcome}
     entry = found["entry"]
     outcome = f"entry {entry['position']}, {entry['status']}"
@@ -271,7 +275,7 @@ VERBS = {
     "retry": "Run messages of faults again, and try again to send outputs that are blocked.",
     "skip": "Go on without messages of faults.",
     "skip-number": "Go on without the numbers that parked messages wait for.",
-    "drop": "Send tombstones in place of outputs that are blocked at a queue.",
+    "drop": "Send tombstones in place of outputs that are blocked at a queue, or pending.",
     "close": "Take note of alerts, and of outputs that no queue takes.",
     "deliver": "Try now to deliver what regions miss.",
 }

@@ -1,6 +1,6 @@
 """The answers of the HTTP triggers about an entry: models of their own, not the document."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +9,7 @@ from functions.http.requests import SESSION, path_to
 from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message
-from shared.domain.outbox import Outbox, Rerun, Staged
+from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
 from shared.domain.standstill import Standstill
 from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
 
@@ -127,9 +127,22 @@ def describe_outbox(outbox: Outbox) -> dict[str, Any]:
         "delivered": {region: list(queues) for region, queues in outbox.delivered.items()},
         "blocked": {region: dict(reasons) for region, reasons in outbox.blocked.items()},
         "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
+        "sent": {
+            region: {queue: asdict(part) for queue, part in parts.items()}
+            for region, parts in outbox.sent.items()
+        },
+        "sending": list(outbox.sending),
     }
     present = {name: value for name, value in optional.items() if value}
     return {"pending": list(outbox.regions), **kept, **present}
+
+
+def describe_parts(pending: PendingOutbox) -> Iterator[dict[str, Any]]:
+    """Yield how much each region that an outbox waits for has of it, as far as it says."""
+    for region in pending.outbox.regions:
+        part = pending.outbox.part_in(region)
+        known = {"sent": part.count, "of": part.total} if part else {"sent": 0}
+        yield keep_known({"at": pending.position, "region": region, **known})
 
 
 def describe_message(message: Message) -> dict[str, Any]:

@@ -9,7 +9,12 @@ from typing import Any
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict
 
-from functions.http.descriptions import describe_entry, describe_standstill, summarise_head
+from functions.http.descriptions import (
+    describe_entry,
+    describe_parts,
+    describe_standstill,
+    summarise_head,
+)
 from functions.http.requests import SESSION, read_decision, read_name, read_whole, require_request
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
@@ -265,10 +270,12 @@ async def decide_and_describe(
     """Carry out a decision and say what came of it; raises as `Resolver` does."""
     if decision.action is ResolutionAction.DELIVER:
         left = await services.resolver.deliver(session, decision)
-        return {"session": session, "pending": list(left)}
+        regions = dict.fromkeys(region for one in left for region in one.outbox.regions)
+        missing = [missed for one in left for missed in describe_parts(one)]
+        return {"session": session, "pending": sorted(regions), "missing": missing}
     if decision.queue is not None:
         blocked = await services.resolver.decide_outputs(session, decision.queue, decision)
-        regions = sorted({region for one in blocked for region in one.outbox.blocked})
-        return {"session": session, "blocked": regions}
+        waiting = {r for one in blocked for r in (*one.outbox.blocked, *one.outbox.regions)}
+        return {"session": session, "blocked": sorted(waiting)}
     entry = await services.resolver.resolve(session, decision)
     return {"session": session, "entry": describe_entry(entry)}

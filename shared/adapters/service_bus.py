@@ -15,6 +15,7 @@ from azure.identity.aio import DefaultAzureCredential
 from azure.servicebus import (
     NEXT_AVAILABLE_SESSION,
     ServiceBusMessage,
+    ServiceBusMessageBatch,
     ServiceBusReceivedMessage,
     ServiceBusSubQueue,
 )
@@ -146,17 +147,19 @@ class ServiceBus:
     ) -> None:
         """See Bus.send: as few batches as the size limit allows.
 
-        A send that has no answer after `send_seconds_max` is an unknown outcome as well.
+        One that has no answer after `send_seconds_max` is an unknown outcome as well.
         """
         visible_at = scheduled_time(delay_seconds)
         copies = [to_service_bus(message, visible_at) for message in messages]
         with self.measured(region, queue, messages), converting(region, queue):
             # The wait for a sender counts as well: others may be waiting for the same silence.
             async with (
-                asyncio.timeout(self.send_seconds_max),
+                asyncio.timeout(self.send_seconds_max) as limit,
                 self.namespaces[region].sender(queue) as sender,
             ):
-                await send_in_batches(sender, copies)
+                for batch in await put_in_batches(sender, copies):
+                    limit.reschedule(asyncio.get_running_loop().time() + self.send_seconds_max)
+                    await sender.send_messages(batch)
 
     @contextmanager
     def measured(self, region: str, queue: str, messages: Sequence[Message]) -> Iterator[None]:
@@ -320,8 +323,10 @@ def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:
     )
 
 
-async def send_in_batches(sender: ServiceBusSender, copies: Sequence[ServiceBusMessage]) -> None:
-    """Send in order; what no batch takes is found before any goes out, and raised."""
+async def put_in_batches(
+    sender: ServiceBusSender, copies: Sequence[ServiceBusMessage]
+) -> Sequence[ServiceBusMessageBatch]:
+    """Return the messages in batches, in order; what no batch takes is raised."""
     batches = [await sender.create_message_batch()]
     for copy in copies:
         try:
@@ -331,8 +336,7 @@ async def send_in_batches(sender: ServiceBusSender, copies: Sequence[ServiceBusM
                 raise
             batches.append(await sender.create_message_batch())
             batches[-1].add_message(copy)
-    for batch in batches:
-        await sender.send_messages(batch)
+    return batches
 
 
 @contextmanager

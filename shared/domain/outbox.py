@@ -8,6 +8,7 @@ What a queue does not take before a person changes something is blocked, and not
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 
 from shared.domain.errors import InvalidMessage
 from shared.domain.message import Message
@@ -92,18 +93,30 @@ class OutputDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The first `count` of the `total` messages for one queue, which it surely took."""
+
+    count: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered:
-    """The result of one delivery of an outbox.
+    """The result of one delivery of an outbox, or how far it is while it `goes_on`.
 
     `regions` have everything but what their blocked queues do not take. `taken` names, by region,
     the queues that took theirs, and `blocked` those that need a person first, with the reason.
-    `refused` are messages that no queue takes, by id, with the reason.
+    `refused` are messages that no queue takes, by id, with the reason. `sent` is the part that
+    other queues took, by region and queue. `tried` are the regions that the delivery is for.
     """
 
     regions: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sent: Mapping[str, Mapping[str, Part]] = field(default_factory=dict)
+    tried: tuple[str, ...] = ()
+    goes_on: bool = False
 
     @property
     def whole(self) -> tuple[str, ...]:
@@ -119,7 +132,9 @@ class Outbox:
     names the messages that no queue takes, by id, with the reason. `blocked` names, by region, the
     queues that take nothing before a person changes something, with the reason: a region that
     misses only their messages is waited for no longer. `delivered` names, by region that has only
-    a part, the queues that took theirs. `decided` is what a person decided, by queue.
+    a part, the queues that took theirs, and `sent` the part that other queues took. `sending` are
+    the regions that a worker was sending to when it wrote this. `decided` is what a person decided,
+    by queue.
     """
 
     batches: tuple[DestinationBatch, ...]
@@ -129,6 +144,8 @@ class Outbox:
     delivered: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     blocked: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     decided: Mapping[str, OutputDecision] = field(default_factory=dict)
+    sent: Mapping[str, Mapping[str, Part]] = field(default_factory=dict)
+    sending: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.regions and self.is_empty:
@@ -148,17 +165,39 @@ class Outbox:
         """Return whether a person decided that only tombstones are sent to the queue."""
         return queue in self.decided and self.decided[queue].action is OutputAction.DROP
 
-    def missing_in(self, region: str) -> dict[str, list[Message]]:
-        """Return what the region still misses, by queue in order; nothing for blocked queues."""
+    def missing_in(self, region: str) -> dict[str, list[tuple[int, Message]]]:
+        """Return what the region still misses, by queue in order; nothing for blocked queues.
+
+        With each message comes its place among all that the outbox has for the queue, from 0 on.
+        """
         done = {*self.delivered.get(region, ()), *self.blocked.get(region, ())}
-        missing: dict[str, list[Message]] = {}
+        sent, missing = self.sent.get(region, {}), dict[str, list[tuple[int, Message]]]()
         for batch in self.batches:
-            if batch.queue not in done:
-                messages: Iterable[Message] = batch.messages
+            if batch.queue not in done and batch.queue not in missing:
+                first = sent[batch.queue].count if batch.queue in sent else 0
+                left = [*enumerate(self.messages_for(batch.queue))][first:]
                 if self.is_dropped(batch.queue):
-                    messages = (make_tombstone(m) for m in messages if m.number is not None)
-                missing.setdefault(batch.queue, []).extend(messages)
+                    left = [(n, make_tombstone(m)) for n, m in left if m.number is not None]
+                missing[batch.queue] = left
         return missing
+
+    def messages_for(self, queue: str) -> list[Message]:
+        """Return every message that the outbox itself holds for a queue, in order."""
+        return [one for batch in self.batches if batch.queue == queue for one in batch.messages]
+
+    def part_in(self, region: str) -> Part | None:
+        """Return how much of the outbox a region has, as far as it says; None where it does not.
+
+        Where the messages are kept elsewhere, that is of the queues that were begun.
+        """
+        parts = [*self.sent.get(region, {}).values()]
+        for queue in self.delivered.get(region, ()):
+            count = len(self.messages_for(queue))
+            parts.append(Part(count, count))
+        count, total = sum(part.count for part in parts), sum(part.total for part in parts)
+        if self.location is None:
+            total = len(self.messages)
+        return Part(count, total) if total else None
 
     def destination_of(self, queue: str) -> str:
         """Return the queue that gets the messages for a queue: itself, or another by decision."""
@@ -174,6 +213,7 @@ class Outbox:
         heard_of = {*done.regions, *done.taken, *done.blocked}
         taken: dict[str, tuple[str, ...]] = {}
         blocked: dict[str, Mapping[str, str]] = {}
+        sent: dict[str, Mapping[str, Part]] = {}
         for region in dict.fromkeys((*self.regions, *self.blocked)):
             has = dict.fromkeys((*self.delivered.get(region, ()), *done.taken.get(region, ())))
             reasons = dict(self.blocked.get(region, {}))
@@ -186,8 +226,25 @@ class Outbox:
                 blocked[region] = left
             if has and (left or region in regions):
                 taken[region] = tuple(has)
-        refused = {**self.refused, **done.refused}
-        return replace(self, regions=regions, delivered=taken, blocked=blocked, refused=refused)
+            known, new = self.sent.get(region, {}), done.sent.get(region, {})
+            parts = {
+                queue: max((known.get(queue, NOTHING), new.get(queue, NOTHING)), key=count_of)
+                for queue in (*known, *new)
+                if queue not in has
+            }
+            if parts and (left or region in regions):
+                sent[region] = parts
+        busy = dict.fromkeys(r for r in self.sending if done.goes_on or r not in done.tried)
+        busy |= dict.fromkeys(done.tried if done.goes_on else ())
+        return replace(
+            self,
+            regions=regions,
+            delivered=taken,
+            blocked=blocked,
+            refused={**self.refused, **done.refused},
+            sent=sent,
+            sending=tuple(region for region in busy if region in regions),
+        )
 
     def retrying(self, region: str, queue: str) -> "Outbox":
         """The same outbox, pending for what one blocked queue of a region misses."""
@@ -205,6 +262,11 @@ class Outbox:
 
 
 NO_OUTBOX = Outbox(batches=(), regions=())
+NOTHING = Part(0, 0)
+
+
+def count_of(part: Part) -> int:
+    return part.count
 
 
 def address(queue: str, messages: Iterable[Message], regions: Iterable[str]) -> Outbox:
@@ -218,13 +280,19 @@ class PendingOutbox:
     """An outbox that some region waits for, and where it is stored.
 
     An entry's outbox is found by the `position` of its entry. A producer's has none: it is found by
-    the store's own `key` for it, which is empty where the outbox was stored a moment ago.
+    the store's own `key` for it, which is empty where the outbox was stored a moment ago. The age
+    is that of the last change, by the store's clock.
     """
 
     session: str
     outbox: Outbox
     position: int | None = None
     key: str = ""
+    age_seconds: float = inf
+
+    def is_sent_elsewhere(self, region: str, lag_seconds: float) -> bool:
+        """Say whether a worker was sending it to a region when it wrote it, less than a lag ago."""
+        return region in self.outbox.sending and self.age_seconds < lag_seconds
 
 
 def sort_for_delivery(pending: Iterable[PendingOutbox]) -> Sequence[PendingOutbox]:

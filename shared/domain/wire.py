@@ -32,6 +32,10 @@ TRACE_HEADER = "traceparent"
 TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 PREFIX = "cloudEvents_"
 SPEC_VERSION = "1.0"
+# What fits one batch of every tier (256 KB in Standard), so all of it is taken or none.
+BATCH_BYTES_MAX = 240_000
+# What a message has beside its body: its properties, most of which are names.
+MESSAGE_OVERHEAD_BYTES = 800
 CONTENT_TYPE = "application/json"
 
 OPTIONAL = {
@@ -45,6 +49,11 @@ OPTIONAL = {
 NUMBERING = ("producergroup", "ownerlevel", "producersequence")
 
 type Property = str | int
+
+
+def wire_bytes(message: Message) -> int:
+    """Return about how many bytes a message has on the wire."""
+    return len(message.body) + MESSAGE_OVERHEAD_BYTES
 
 
 def to_properties(message: Message) -> dict[str, Property]:

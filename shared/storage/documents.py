@@ -19,6 +19,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import takewhile
+from math import inf
 from typing import Any
 
 from shared.domain.errors import Misconfigured
@@ -31,6 +32,7 @@ from shared.domain.outbox import (
     OutputAction,
     OutputDecision,
     OutputLocation,
+    Part,
     PendingOutbox,
     Rerun,
     Staged,
@@ -185,14 +187,18 @@ def encode_pending(session: str, outbox: Outbox) -> Document:
     return document | encode_outbox(outbox)
 
 
-def decode_pending(document: Mapping[str, Any]) -> PendingOutbox | None:
-    """The outbox of any stored document, or None where nothing of it waits or is blocked."""
+def decode_pending(document: Mapping[str, Any], now: float = inf) -> PendingOutbox | None:
+    """The outbox of any stored document, or None where nothing of it waits or is blocked.
+
+    `now` is the time on the store's clock, for its age.
+    """
     if not document.get("pending") and not document.get("blocked"):
         return None
     session, outbox = document["session"], decode_outbox(document)
+    age = now - written_at(document)
     if is_entry(document):
-        return PendingOutbox(session, outbox, position=int(document["id"]))
-    return PendingOutbox(session, outbox, key=document["id"])
+        return PendingOutbox(session, outbox, position=int(document["id"]), age_seconds=age)
+    return PendingOutbox(session, outbox, key=document["id"], age_seconds=age)
 
 
 def with_outbox(document: Mapping[str, Any], outbox: Outbox) -> Document:
@@ -223,6 +229,11 @@ def encode_outbox(outbox: Outbox) -> Document:
         "delivered": {region: list(queues) for region, queues in outbox.delivered.items()},
         "blocked": {region: dict(reasons) for region, reasons in outbox.blocked.items()},
         "decided": {queue: asdict(decision) for queue, decision in outbox.decided.items()},
+        "sent": {
+            region: {queue: [part.count, part.total] for queue, part in parts.items()}
+            for region, parts in outbox.sent.items()
+        },
+        "sending": list(outbox.sending),
     }
     stored |= {name: value for name, value in exceptional.items() if value}
     # A blocked outbox is found by its blocked regions, and by the queues of each.
@@ -259,6 +270,13 @@ def decode_outbox(document: Mapping[str, Any]) -> Outbox:
         delivered={r: tuple(queues) for r, queues in stored.get("delivered", {}).items()},
         blocked=stored.get("blocked", {}),
         decided=decided,
+        sent={
+            region: {queue: Part(*part) for queue, part in parts.items()}
+            for region, parts in stored.get("sent", {}).items()
+            # What a worker struck off without a read has everything.
+            if region in stored["regions"] or region in stored.get("blocked", {})
+        },
+        sending=tuple(stored.get("sending", ())),
     )
 
 

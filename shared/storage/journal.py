@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from shared.domain.errors import TooLarge
 from shared.domain.journal import (
     Entry,
     EvictedCursor,
@@ -90,6 +91,7 @@ from shared.storage.entries import (
     with_state,
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
+from shared.storage.limits import STAGED_DOCUMENTS_MAX
 
 # Where the list of regions is. A session may well have this name: no other document has this id.
 REGIONS_SESSION, REGIONS_ID = "$regions", "regions"
@@ -214,8 +216,10 @@ class Journal:
         At most `limit`, in one indexed query in one partition. A producer's come after all
         entries'; they are in no order.
         """
-        found = await self.container.find(queries.pending_query(session, regions, limit))
-        return [pending for document in found if (pending := decode_pending(document))]
+        clock = StoreClock()
+        found = await self.container.find(queries.pending_query(session, regions, limit), clock)
+        pending = (decode_pending(document, clock.seconds) for document in found)
+        return [one for one in pending if one is not None]
 
     async def add_pending(self, session: str, outbox: Outbox) -> None:
         """Keep a producer's outbox until it is delivered: one create.
@@ -258,6 +262,26 @@ class Journal:
             return
         await revise(self.container, pending, lambda stored: acknowledge_operations(stored, done))
 
+    async def begin_sending(
+        self, pending: PendingOutbox, regions: Collection[str], lag_seconds: float
+    ) -> PendingOutbox | None:
+        """Record that a stored outbox is sent to regions from now on, and return it as it is.
+
+        None where somebody else does so, or it waits for nobody any more. A read and a patch.
+        """
+        session, document_id, clock = pending.session, outbox_id(pending), StoreClock()
+        while document := await self.container.read(session, document_id, clock=clock):
+            now = decode_pending(document, clock.seconds)
+            if now is None or any(now.is_sent_elsewhere(one, lag_seconds) for one in regions):
+                return None
+            sending = {"/outbox/sending": [*dict.fromkeys((*now.outbox.sending, *regions))]}
+            taken, version = WriteResult.TAKEN, version_of(document)
+            begin = PatchDocument(document_id, sending, taken, version)
+            result, _ = await self.container.write(session, [begin])
+            if result is not WriteResult.TAKEN:
+                return now
+        return None
+
     async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
         """Record which regions an entry's outbox still waits for: one patch without a read.
 
@@ -279,8 +303,13 @@ class Journal:
     async def stage(self, session: str, attempt: str, batches: Sequence[DestinationBatch]) -> None:
         """Keep an attempt's outputs until it commits or has had its time, part by part.
 
-        Raises NotStorable.
+        Raises NotStorable, and TooLarge before anything is written where no entry adopts so many.
         """
+        if len(batches) > STAGED_DOCUMENTS_MAX:
+            raise TooLarge(
+                f"its outputs fill {len(batches)} documents, over {STAGED_DOCUMENTS_MAX} of about"
+                " 800 kB: send fewer of them with one message, or by a deterministic handler"
+            )
         for document in encode_staged(session, attempt, batches):
             await self.stage_part(session, document)
 

@@ -19,6 +19,8 @@ OPERATION_MESSAGES_MAX = 1_000
 INLINE_BYTES_MAX = 400_000
 # What one staged document holds at most, unless a single message is larger.
 STAGED_BYTES_MAX = 800_000
+# So many of them an entry adopts: each is an operation in its batch, which holds others as well.
+STAGED_DOCUMENTS_MAX = 80
 # What a message takes beside its body, about.
 MESSAGE_OVERHEAD_BYTES = 400
 

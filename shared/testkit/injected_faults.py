@@ -59,11 +59,11 @@ class FaultPlan:
         self.at = at or {}
         self.made: list[str] = []
         self.is_over = False
-        self.planned: dict[str, deque[CallFault]] = defaultdict(deque)
+        self.planned: dict[str, deque[CallFault | None]] = defaultdict(deque)
         self.calls: dict[str, int] = defaultdict(int)
 
-    def plan(self, operation: str, *faults: CallFault) -> None:
-        """The next calls of the operation go wrong like this."""
+    def plan(self, operation: str, *faults: CallFault | None) -> None:
+        """The next calls of the operation go wrong like this, but for those of None."""
         self.planned[operation].extend(faults)
 
     @contextmanager

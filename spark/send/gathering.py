@@ -12,16 +12,13 @@ from dataclasses import dataclass
 
 from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Throttled
 from shared.domain.message import Message
+from shared.domain.wire import BATCH_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, wire_bytes
 from shared.ports import Bus, DeadLetter
 
-# What is gathered fits one batch of every tier (256 KB in Standard), so all of it is taken or none.
-GATHERED_BYTES_MAX = 240_000
-# What a message has beside its body: its properties, most of which are names.
-MESSAGE_OVERHEAD_BYTES = 800
 # So many turns of the event loop without another send mean that no session is ready with one.
 TURNS_WITHOUT_MORE = 5
 # More is not waited for: that many sends of one message each fill a batch.
-SENDS_AT_ONCE = GATHERED_BYTES_MAX // MESSAGE_OVERHEAD_BYTES
+SENDS_AT_ONCE = BATCH_BYTES_MAX // MESSAGE_OVERHEAD_BYTES
 # For how long a batch is given to a namespace that is busy; then its sends have failed.
 BUSY_SECONDS_MAX = 20.0
 # The pause between batches after a namespace was busy: twice as long each time, and shorter with
@@ -56,7 +53,7 @@ class WaitingSend:
 
     @property
     def size(self) -> int:
-        return estimate_size(self.messages)
+        return sum(map(wire_bytes, self.messages))
 
 
 class GatheringBus:
@@ -203,12 +200,7 @@ def take_batch(waiting: deque[WaitingSend]) -> list[WaitingSend]:
             waiting.popleft()
             continue
         size += first.size
-        if sends and (size > GATHERED_BYTES_MAX or first.delay_seconds != sends[0].delay_seconds):
+        if sends and (size > BATCH_BYTES_MAX or first.delay_seconds != sends[0].delay_seconds):
             break
         sends.append(waiting.popleft())
     return sends
-
-
-def estimate_size(messages: Sequence[Message]) -> int:
-    """Return about how many bytes messages have on the wire."""
-    return sum(len(message.body) + MESSAGE_OVERHEAD_BYTES for message in messages)

@@ -15,14 +15,14 @@ from pyspark.sql import Row
 from shared.domain.errors import InvalidMessage, Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number, refuse_reserved
 from shared.domain.producer import ProducerOptions
+from shared.domain.wire import BATCH_BYTES_MAX, wire_bytes
 from spark.schemas import EVENTS
-from spark.send.gathering import GATHERED_BYTES_MAX, estimate_size
 
 # To how many sessions a task sends at the same time. Small ones share batches (gathering.py); of
 # large ones there are so few that the last waits for some batches only, also in a far region.
 SESSIONS_AT_ONCE = 128
 SESSIONS_AT_ONCE_MIN = 4
-BYTES_AT_ONCE = 4 * GATHERED_BYTES_MAX
+BYTES_AT_ONCE = 4 * BATCH_BYTES_MAX
 # What an event must have; the time may be left out.
 REQUIRED = tuple(name for name in EVENTS.names if name != "time")
 # With a rate, a buffer holds no more than this share of a second: four small bursts a second
@@ -183,7 +183,7 @@ async def send_sessions(
 def limit_sessions(messages: Sequence[Message]) -> int:
     """Return to how many sessions of a buffer to send at once, by the size of an average one."""
     sessions = len({message.session for message in messages})
-    size = estimate_size(messages) / max(sessions, 1)
+    size = sum(map(wire_bytes, messages)) / max(sessions, 1)
     return max(SESSIONS_AT_ONCE_MIN, min(SESSIONS_AT_ONCE, int(BYTES_AT_ONCE / max(size, 1))))
 
 

@@ -32,6 +32,7 @@ from shared.domain.outbox import (
     Outbox,
     OutputAction,
     OutputDecision,
+    Part,
     Rerun,
     Staged,
 )
@@ -55,6 +56,8 @@ INLINE = Outbox(
     delivered={"east": ("out",)},
     blocked={"west": {"out": "missing"}},
     decided={"out": OutputDecision(OutputAction.RETRY, "Ada", "it exists now")},
+    sent={"east": {"other": Part(1, 2)}},
+    sending=("east",),
 )
 # An entry that says everything an entry can say, though no single one ever does.
 WHOLE = Entry(
@@ -89,7 +92,13 @@ ENTRIES = (
 BARE = Entry("s", 3, Status.PARKED, WHOLE.identities, None, None, WHOLE.attempt, WHOLE.cursors)
 # Objects whose keys are data: the reference names the key, or has one row for the whole.
 KEYED = {"cursors": "<group>"}
-OUTBOX_MAPS = ("outbox.refused", "outbox.delivered", "outbox.blocked", "outbox.decided")
+OUTBOX_MAPS = (
+    "outbox.refused",
+    "outbox.delivered",
+    "outbox.blocked",
+    "outbox.decided",
+    "outbox.sent",
+)
 OPAQUE = frozenset({"state", "parked", "answer", "verbs", "outputs", *OUTBOX_MAPS})
 # Errors that are raised, and have kinds of their own besides.
 RAISED = (errors.InvalidMessage, errors.Unavailable, errors.NotStorable)

@@ -369,7 +369,7 @@ async def test_a_refused_output_is_kept_for_people_after_the_payment(world: Worl
 
 @pytest.mark.parametrize(
     ("arriving", "why"),
-    [(writing([3], remember=3_000_000), "bytes"), (writing([5_000] * 101), "operations")],
+    [(writing([3], remember=3_000_000), "bytes"), (writing([5_000] * 81), "81 documents, over 80")],
     ids=["a state too large for the store", "more stages than one batch adopts"],
 )
 async def test_what_no_store_takes_is_a_fault_by_name(

@@ -19,13 +19,14 @@ from shared.domain.errors import (
     Throttled,
 )
 from shared.domain.message import Message
+from shared.domain.wire import BATCH_BYTES_MAX
 from shared.ports import Bus
 from shared.testkit.memory_bus import MemoryBus
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
 from spark.send.datasource import PATIENCE_SECONDS
 from spark.send.encoded_bus import EncodedBus
-from spark.send.gathering import BUSY_SECONDS_MAX, GATHERED_BYTES_MAX, PAUSE_SECONDS, GatheringBus
+from spark.send.gathering import BUSY_SECONDS_MAX, PAUSE_SECONDS, GatheringBus
 from spark.send.rows import SESSIONS_AT_ONCE, SESSIONS_AT_ONCE_MIN, limit_sessions
 from tests.cloud import settings_of
 from tests.spark.bookings import message
@@ -106,7 +107,7 @@ async def test_one_send_to_a_queue_is_under_way_and_what_comes_meanwhile_gathers
 
 async def test_a_send_is_no_larger_than_one_batch_of_the_smallest_tier() -> None:
     queue = Queue()
-    body = b'"' + b"x" * (GATHERED_BYTES_MAX // 3) + b'"'
+    body = b'"' + b"x" * (BATCH_BYTES_MAX // 3) + b'"'
     await send_all(GatheringBus(queue), [message(each, body=body) for each in SESSIONS])
     assert queue.sizes == [2, 2, 2]
 

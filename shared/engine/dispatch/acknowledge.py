@@ -33,7 +33,7 @@ class Acknowledgements:
     async def add(self, entry: Entry, done: Delivered) -> None:
         """Keep the result of sending the entry's outputs. Raises Unavailable or OutcomeUnknown."""
         left = entry.outbox.after(done)
-        is_plain = not left.refused and not left.blocked and not left.delivered
+        is_plain = not (left.refused or left.blocked or left.delivered or left.sent)
         # A write without a read says no more than which regions are left. It may also name a region
         # again whose sweep was faster, which must not happen once staged outputs are removed.
         if not is_plain or isinstance(left.location, Staged):

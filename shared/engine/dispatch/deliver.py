@@ -1,15 +1,18 @@
 """Bring messages to several regions, and pause before what failed is tried again.
 
 Every region gets its own copy of every message. The copies have the same bytes, so a region whose
-answer was lost can be sent the same again, and its receivers drop what they have seen.
+answer was lost can be sent the same again, and its receivers drop what they have seen. Messages go
+out in batches, one after another, and what was taken is counted: only the batch without an answer
+is sent again.
 """
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import inf
 
 from shared.domain.decision import sending_time
 from shared.domain.errors import (
@@ -20,8 +23,9 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.message import Message, home_region
-from shared.domain.outbox import AppQueues, Delivered, Outbox, address
+from shared.domain.outbox import AppQueues, Delivered, Outbox, Part, address
 from shared.domain.reports import make_tombstone, shorten
+from shared.domain.wire import BATCH_BYTES_MAX, wire_bytes
 from shared.ports import Bus, Clock
 
 log = logging.getLogger("lockstep.deliver")
@@ -30,8 +34,12 @@ log = logging.getLogger("lockstep.deliver")
 # failed, so that a long outage costs nothing and a recovered region is soon used again.
 PAUSE_SECONDS = 2.0
 PAUSE_SECONDS_MAX = 60.0
-# How long the others are waited for once a region has everything: what they miss is pending.
+# How long the others are waited for once a region has everything: what they miss is pending. One
+# that took a batch in the same try is there, and gets longer for the next one.
 PATIENCE_SECONDS = 1.0
+PATIENCE_FACTOR = 5
+# Two times of the loop's clock that are the same, but for rounding.
+INSTANT_SECONDS = 1e-6
 
 
 @dataclass
@@ -54,6 +62,88 @@ class Breaker:
         self.reason, self.paused_at, self.is_probed = reason, now, False
         longer = min(max(2 * self.pause_seconds, PAUSE_SECONDS), PAUSE_SECONDS_MAX)
         self.pause_seconds = 0.0 if reason is None else longer
+
+
+# A message that a queue misses, and its place among all that the outbox has for the queue.
+type Missing = tuple[int, Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The place where a delivery says how far it is: each time when so many seconds passed.
+
+    With `by_batch` also after each batch but a queue's last. Writing raises nothing.
+    """
+
+    seconds: float
+    write: Callable[[Delivered], Awaitable[None]]
+    by_batch: bool
+
+
+@dataclass(eq=False, slots=True)
+class Send:
+    """The send to one region: what was taken so far, and when by the loop's clock.
+
+    After `until` no batch is begun but the first, and none at all once it was left.
+    """
+
+    answered_at: float
+    until: float
+    taken: list[str] = field(default_factory=list)
+    sent: dict[str, Part] = field(default_factory=dict)
+
+    def may_begin(self) -> bool:
+        is_first = not self.sent and not self.taken and self.until > -inf
+        return is_first or asyncio.get_running_loop().time() < self.until
+
+    def silent_at(self, first_done_at: float, patience_seconds: float) -> float:
+        """Return when it is waited for no longer, unless it takes another batch before."""
+        patience = patience_seconds * (PATIENCE_FACTOR if self.sent else 1)
+        after_others = max(first_done_at, self.answered_at) + patience
+        return min(after_others, max(self.until, self.answered_at + patience))
+
+
+@dataclass(eq=False, slots=True)
+class Progress:
+    """The state of the sends of one delivery, and where it is written."""
+
+    outbox: Outbox
+    sends: Mapping[str, Send]
+    record: Recording | None
+    written_at: float
+    written: Delivered = field(default_factory=Delivered)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def so_far(self) -> Delivered:
+        return Delivered(
+            taken={region: tuple(send.taken) for region, send in self.sends.items() if send.taken},
+            sent={region: dict(send.sent) for region, send in self.sends.items() if send.sent},
+            tried=self.outbox.regions,
+            goes_on=True,
+        )
+
+    @property
+    def write_at(self) -> float:
+        return self.written_at + self.record.seconds if self.record else inf
+
+    async def add(self, region: str, queue: str, part: Part) -> None:
+        """Note what a queue took, and write it down if that is wanted and more follows."""
+        send, loop = self.sends[region], asyncio.get_running_loop()
+        send.sent[queue] = part
+        if self.record is not None and self.record.by_batch and part.count < part.total:
+            # The store is waited for now, not the region.
+            send.answered_at = inf
+            await self.write()
+        send.answered_at = loop.time()
+
+    async def write(self, *, anew: bool = False) -> None:
+        """Write how far it is, unless somebody did so meanwhile and nothing is wanted `anew`."""
+        async with self.writing:
+            so_far = self.so_far
+            if self.record is not None and (anew or so_far != self.written):
+                self.written, self.written_at = so_far, asyncio.get_running_loop().time()
+                await self.record.write(so_far)
 
 
 @dataclass
@@ -83,58 +173,80 @@ class Delivery:
         A region whose outcome is unknown is not among them: sending again is harmless, losing the
         copy is not. Raises InvalidMessage where a queue will never take one of the messages.
         """
-        return (await self.send_to_regions(outbox, None, None)).whole
+        return (await self.send_to_regions(outbox, None, None, None)).whole
 
-    async def deliver_possible(self, outbox: Outbox, within: float | None = None) -> Delivered:
+    async def deliver_possible(
+        self, outbox: Outbox, within: float | None = None, record: Recording | None = None
+    ) -> Delivered:
         """Deliver, with a tombstone in place of each message that its queue will never take.
 
-        `within` is how many seconds are waited for; without it as long as a send takes, but for
-        regions that are late after another one has everything.
+        After `within` seconds no batch is begun; without it the delivery takes as long as batches
+        are taken. Regions that take none any more are left, once another one has everything.
         """
-        return await self.send_to_regions(outbox, dict(outbox.refused), within)
+        return await self.send_to_regions(outbox, dict(outbox.refused), within, record)
 
     async def send_to_regions(
-        self, outbox: Outbox, refused: dict[str, str] | None, within: float | None
+        self,
+        outbox: Outbox,
+        refused: dict[str, str] | None,
+        within: float | None,
+        record: Recording | None,
     ) -> Delivered:
         """Return the result of all regions side by side; an error of one waits for the others."""
-        began = self.clock.now()
-        sends = {
-            region: asyncio.create_task(self.send_to_region(region, outbox, refused))
-            for region in outbox.regions
+        began, loop = self.clock.now(), asyncio.get_running_loop()
+        until = inf if within is None else loop.time() + within
+        sends = {region: Send(loop.time(), until) for region in outbox.regions}
+        progress = Progress(outbox, sends, record, loop.time())
+        tasks = {
+            region: asyncio.create_task(self.send_to_region(region, refused, progress))
+            for region in sends
         }
-        waiting = set(sends.values())
+        waiting, left, first_done_at = set(sends), set[str](), inf
+        patience = self.patience_seconds
         try:
             while waiting:
-                done, waiting = await asyncio.wait(
-                    waiting, timeout=within, return_when=asyncio.FIRST_COMPLETED
+                ends = (sends[region].silent_at(first_done_at, patience) for region in waiting)
+                wake_at = min(progress.write_at, *ends)
+                await asyncio.wait(
+                    [tasks[region] for region in waiting],
+                    timeout=None if wake_at == inf else max(0.0, wake_at - loop.time()),
+                    return_when=asyncio.FIRST_COMPLETED,
                 )
-                if not done:
-                    break
-                succeeded = [send for send in done if has_succeeded(send)]
-                if within is None and succeeded:
-                    within = self.patience_seconds
+                now = loop.time()
+                done = {region for region in waiting if tasks[region].done()}
+                waiting -= done
+                if any(has_succeeded(tasks[region]) for region in done):
+                    first_done_at = min(first_done_at, now)
+                for region, send in sends.items():
+                    silent_at = send.silent_at(first_done_at, patience)
+                    if region in waiting and silent_at <= now + INSTANT_SECONDS:
+                        waiting.discard(region)
+                        left.add(region)
+                        self.leave(region, tasks[region], send, began)
+                if waiting and progress.write_at <= now + INSTANT_SECONDS:
+                    await progress.write(anew=True)
         except BaseException:
-            for send in waiting:
-                send.cancel()
+            for region in waiting:
+                tasks[region].cancel()
             raise
-        for region, send in sends.items():
-            if send in waiting:
-                self.leave(region, send, began)
-        answers = [send.result() for send in sends.values() if send not in waiting]
-        return Delivered(
-            tuple(region for answer in answers for region in answer.regions),
-            dict(refused or {}),
-            {region: queues for answer in answers for region, queues in answer.taken.items()},
-            {region: queues for answer in answers for region, queues in answer.blocked.items()},
+        answers = [task.result() for region, task in tasks.items() if region not in left]
+        return replace(
+            progress.so_far,
+            regions=tuple(region for answer in answers for region in answer.regions),
+            refused=dict(refused or {}),
+            blocked={r: queues for answer in answers for r, queues in answer.blocked.items()},
+            goes_on=False,
         )
 
-    def leave(self, region: str, send: asyncio.Task[Delivered], began: float) -> None:
+    def leave(self, region: str, task: asyncio.Task[Delivered], send: Send, began: float) -> None:
         """Wait no longer for a region; whether it answers after all only its breaker is told."""
         # Not cancelled: its sender would have to connect anew, and a region that is merely slow to
-        # connect would never be reached. What it missed is sent again, which receivers recognise.
-        self.late.add(send)
-        send.add_done_callback(self.late.discard)
-        send.add_done_callback(has_succeeded)
+        # connect would never be reached. It ends with its batch, and what it missed is sent again,
+        # which receivers recognise.
+        send.until = -inf
+        self.late.add(task)
+        task.add_done_callback(self.late.discard)
+        task.add_done_callback(has_succeeded)
         self.pause(region, "", OutcomeUnknown(f"region {region} does not answer"), began)
 
     def pause(self, region: str, queue: str, reason: LockstepError, began: float) -> None:
@@ -148,18 +260,19 @@ class Delivery:
         log.warning("nothing is sent to %s for %g s: %s", where, breaker.pause_seconds, reason)
 
     async def send_to_region(
-        self, region: str, outbox: Outbox, refused: dict[str, str] | None
+        self, region: str, refused: dict[str, str] | None, progress: Progress
     ) -> Delivered:
         """Send all that the region misses; a queue that needs a person first holds no other up."""
-        taken: list[str] = []
+        outbox, taken = progress.outbox, progress.sends[region].taken
         blocked = dict(outbox.blocked.get(region, {}))
         is_over = True
-        for queue, messages in outbox.missing_in(region).items():
+        for queue, missing in outbox.missing_in(region).items():
             try:
-                # Resolved here and never stored: a corrected setting holds for what is pending.
-                name = self.queues.resolve(outbox.destination_of(queue))
-                if messages:
-                    await self.send_to_queue(region, name, messages, refused)
+                if missing and not await self.send_to_queue(
+                    region, queue, missing, refused, progress
+                ):
+                    is_over = False
+                    break
             except Misconfigured as error:
                 blocked[queue] = shorten(str(error))
             except (Unavailable, OutcomeUnknown):
@@ -168,16 +281,24 @@ class Delivery:
                 break
             else:
                 taken.append(queue)
-        return Delivered(
-            (region,) if is_over else (),
-            taken={region: tuple(taken)} if taken else {},
-            blocked={region: blocked} if blocked else {},
-        )
+        return Delivered((region,) if is_over else (), blocked={region: blocked} if blocked else {})
 
     async def send_to_queue(
-        self, region: str, queue: str, messages: Sequence[Message], refused: dict[str, str] | None
-    ) -> None:
-        """Send in order, unless region or queue is paused: then what paused it is raised again."""
+        self,
+        region: str,
+        key: str,
+        missing: Sequence[Missing],
+        refused: dict[str, str] | None,
+        progress: Progress,
+    ) -> bool:
+        """Send in order, batch after batch; `key` is the queue as the outbox names it.
+
+        False where the time was up before the last batch. Where region or queue is paused, what
+        paused it is raised again.
+        """
+        # Resolved here and never stored: a corrected setting holds for what is pending.
+        queue = self.queues.resolve(progress.outbox.destination_of(key))
+        total = len(progress.outbox.messages_for(key))
         began = self.clock.now()
         of_region, of_queue = self.breakers[region, ""], self.breakers[region, queue]
         for breaker in (of_region, of_queue):
@@ -189,8 +310,15 @@ class Delivery:
         try:
             today = self.clock.today()
             # Only neighbours go together, so that messages of a session never overtake each other.
-            for delay, wave in groupby(messages, lambda m: self.delay_in(region, m, today)):
-                await self.send_wave(region, queue, list(wave), delay, refused)
+            for delay, wave in groupby(missing, lambda m: self.delay_in(region, m[1], today)):
+                for batch in split_into_batches(wave):
+                    if not progress.sends[region].may_begin():
+                        return False
+                    messages = [message for _, message in batch]
+                    await self.send_wave(region, queue, messages, delay, refused)
+                    of_region.record(None, began)
+                    of_queue.record(None, began)
+                    await progress.add(region, key, Part(batch[-1][0] + 1, total))
         except OutcomeUnknown as error:
             self.pause(region, "", error, began)
             raise
@@ -199,12 +327,10 @@ class Delivery:
             of_region.record(None, began)
             self.pause(region, queue, error, began)
             raise
-        else:
-            of_region.record(None, began)
-            of_queue.record(None, began)
         finally:
             for breaker in probed:
                 breaker.is_probed = False
+        return True
 
     async def send_wave(
         self,
@@ -214,7 +340,7 @@ class Delivery:
         delay: float,
         refused: dict[str, str] | None,
     ) -> None:
-        """Send messages that become visible together, in order.
+        """Send a batch of messages that become visible together, in order.
 
         Where `refused` is given, it names the messages that no queue takes, and tombstones take
         their places; what this queue refuses is added to it. Otherwise InvalidMessage is raised.
@@ -289,6 +415,19 @@ class Delivery:
     def address_all(self, queue: str, messages: Sequence[Message]) -> Outbox:
         """An outbox that has these messages pending for all regions."""
         return address(queue, messages, self.regions)
+
+
+def split_into_batches(missing: Iterable[Missing]) -> Iterator[list[Missing]]:
+    """Yield neighbours that surely fit one batch of a queue; one that is larger goes alone."""
+    batch, size = list[Missing](), 0
+    for one in missing:
+        size += wire_bytes(one[1])
+        if batch and size > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], wire_bytes(one[1])
+        batch.append(one)
+    if batch:
+        yield batch
 
 
 def has_succeeded(send: asyncio.Task[Delivered]) -> bool:

@@ -7,6 +7,10 @@ Sending comes before striking off, so a crash in between repeats a send of the s
 receivers recognise by number. The other order would lose a copy. In each region the outputs of a
 session keep the order of its journal: a region that misses one outbox gets none of the later ones.
 Only what a queue does not take before a person changes something is left out, and comes late.
+
+An outbox that takes long to send is written meanwhile, with how far it is: whoever goes on begins
+there, and nobody else sends what was written less than a lag ago. A try has its time, as a function
+has; what is left then the next message, the change feed and the sweep go on with.
 """
 
 from collections.abc import Sequence
@@ -31,7 +35,7 @@ from shared.domain.outbox import (
 )
 from shared.domain.reports import shorten
 from shared.engine.dispatch.acknowledge import Acknowledgements
-from shared.engine.dispatch.deliver import Delivery
+from shared.engine.dispatch.deliver import Delivery, Recording
 from shared.engine.handle.handle import run_pure
 from shared.engine.handle.raised import describe_error
 from shared.engine.worker import Worker
@@ -45,6 +49,8 @@ CATCH_UP_MAX = 100
 # long a message may take for it.
 OTHERS_MAX = 4
 OTHERS_SECONDS = 1.0
+# How far a send is is written twice within the lag, but no more often than this.
+RECORD_SECONDS_MIN = 1.0
 
 
 class OutputsLost(Exception):
@@ -59,6 +65,8 @@ class Dispatcher:
         self.journal = worker.journal
         self.delivery = delivery
         self.acknowledgements = acknowledgements
+        # The outboxes that this worker is sending: the session, and the position or key of each.
+        self.under_way: set[tuple[str, int | None, str]] = set()
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
         """Return the input of the next entry; the outboxes of earlier ones are delivered first.
@@ -96,7 +104,8 @@ class Dispatcher:
         if not due.regions:
             return entry
         try:
-            done = await self.delivery.deliver_possible(Outbox(batches, due.regions))
+            pending = PendingOutbox(entry.session, entry.outbox, entry.position)
+            done = await self.deliver_in_time(pending, Outbox(batches, due.regions))
             left = entry.outbox.after(done)
             if left != entry.outbox:
                 await self.acknowledgements.add(entry, done)
@@ -152,7 +161,8 @@ class Dispatcher:
         # Only entries have a place in the journal's order. A producer's copies carry numbers of
         # their own, so nothing has to wait for them.
         of_entries = [one for one in pending if one.position is not None]
-        late = await self.deliver_in_order(of_entries, [r for r in regions if r == own])
+        end_at = self.worker.clock.now() + self.worker.policy.waits.bound_seconds
+        late = await self.deliver_in_order(of_entries, [r for r in regions if r == own], end_at)
         until = self.worker.clock.now() + OTHERS_SECONDS
         for region in (r for r in regions if r != own):
             missed = [one for one in of_entries if region in one.outbox.regions]
@@ -174,13 +184,14 @@ class Dispatcher:
     ) -> tuple[str, ...]:
         """Deliver a session's outboxes to these regions, in order; the answer is who still lags.
 
-        A region that misses one outbox gets none of the later ones: order holds in each region.
-        Nothing is begun after `until`.
+        A region that misses one outbox gets none of the later ones: order holds in each region. So
+        does one that gets it just now from somebody else. Nothing is begun after `until`.
         """
         lagging: tuple[str, ...] = ()
         for one in sort_for_delivery(pending):
             if until is not None and self.worker.clock.now() >= until:
                 return tuple(regions)
+            lagging += tuple(r for r in regions if r not in lagging and self.is_being_sent(one, r))
             # `lagging` grows as regions fail, so nothing later is tried with them.
             due = one.outbox.only(r for r in regions if r not in lagging)
             if due.regions:
@@ -199,18 +210,28 @@ class Dispatcher:
         An output that no queue takes is replaced by a tombstone, and named in the outbox with the
         reason; those after it follow. Never raises for a region or a store that is unavailable: the
         outbox then stays pending and the sweep finds it. A crash after sending and before
-        acknowledging means that the same bytes are sent again. Nothing is waited for after `until`.
+        acknowledging means that the same bytes are sent again. Nothing is begun after `until`.
         With `retried`, a region and a blocked queue of it, only these outputs are sent.
         """
         stored = pending.outbox
         outbox = stored.retrying(*retried) if retried else stored
+        # What is staged is read first, which takes its own time.
+        within = None if until is None else max(0.0, until - self.worker.clock.now())
         try:
+            if stored.sent and retried is None:
+                # It takes several tries, so several may want to go on: one of them does, from where
+                # the last one came to.
+                lag = self.worker.policy.lag_seconds
+                now = await self.journal.begin_sending(pending, stored.regions, lag)
+                if now is None:
+                    return stored
+                stored = outbox = now.outbox.only(stored.regions)
+                pending = replace(now, outbox=stored)
             loaded = await self.load_outputs(replace(pending, outbox=outbox))
             if loaded is None:
                 # Somebody else delivered it between the search and this read.
                 return outbox.after(Delivered(outbox.regions))
-            within = None if until is None else max(0.0, until - self.worker.clock.now())
-            done = await self.delivery.deliver_possible(loaded, within)
+            done = await self.deliver_in_time(pending, loaded, within)
         except OutputsLost as lost:
             # Nothing else waits for them: they are shown to people, and tried again by the sweep.
             self.worker.failure_log.add("making outputs again", "the journal", lost)
@@ -227,6 +248,39 @@ class Dispatcher:
         except (CallerError, Unavailable, OutcomeUnknown) as error:
             return self.left_pending(pending, error)
         return left
+
+    async def deliver_in_time(
+        self, pending: PendingOutbox, loaded: Outbox, within: float | None = None
+    ) -> Delivered:
+        """Send for so long, or as long as an invocation has for others, and say how far it is.
+
+        Raises what `Delivery.deliver_possible` raises.
+        """
+
+        async def write(done: Delivered) -> None:
+            try:
+                await self.journal.acknowledge(pending, done)
+            except (CallerError, Unavailable, OutcomeUnknown) as error:
+                self.left_pending(pending, error)
+
+        policy = self.worker.policy
+        within = policy.waits.bound_seconds if within is None else within
+        # Where the entry holds the outputs itself, they are few batches, and each write is large.
+        by_batch = pending.outbox.location is not None
+        record = Recording(max(policy.lag_seconds / 2, RECORD_SECONDS_MIN), write, by_batch)
+        key = (pending.session, pending.position, pending.key)
+        self.under_way.add(key)
+        try:
+            return await self.delivery.deliver_possible(loaded, within, record)
+        finally:
+            self.under_way.discard(key)
+
+    def is_being_sent(self, pending: PendingOutbox, region: str) -> bool:
+        """Say whether somebody sends an outbox to a region: this worker, or one that wrote so."""
+        if region not in pending.outbox.regions:
+            return False
+        is_here = (pending.session, pending.position, pending.key) in self.under_way
+        return is_here or pending.is_sent_elsewhere(region, self.worker.policy.lag_seconds)
 
     def left_pending(self, pending: PendingOutbox, error: Exception) -> Outbox:
         """The outbox as it is left to the sweep, and to the log."""

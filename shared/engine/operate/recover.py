@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 
 from shared.domain.errors import LockstepError
 from shared.domain.measures import GAP_SECONDS, GAP_SESSIONS, PENDING_SECONDS, PENDING_SESSIONS
@@ -257,8 +257,16 @@ class Recovery:
         return HelpResult.FAILED
 
     async def deliver_session(self, session: str, end_at: float) -> HelpResult:
+        # What its worker knows and has not recorded yet must not be sent again.
+        await self.dispatcher.acknowledgements.record_session(session)
         # Of each outbox only this region's share: the other region's is its own sweep's.
-        return await self.deliver(await self.journal.pending(session, [self.region]), end_at)
+        pending = sort_for_delivery(await self.journal.pending(session, [self.region]))
+        return await self.deliver(list(takewhile(self.is_left, pending)), end_at)
+
+    def is_left(self, pending: PendingOutbox) -> bool:
+        """Say whether its own worker had its time, or is done with it: another region has all."""
+        is_old = pending.age_seconds >= self.lag_seconds
+        return is_old or len(pending.outbox.regions) < self.regions
 
     async def deliver(self, pending: Sequence[PendingOutbox], end_at: float) -> HelpResult:
         """Deliver outboxes to this region in order, part after part while there is time."""
@@ -267,8 +275,10 @@ class Recovery:
             if start and self.worker.clock.now() >= end_at:
                 return HelpResult.UNFINISHED
             part = in_order[start : start + DELIVERED_AT_ONCE]
-            if await self.dispatcher.deliver_in_order(part, [self.region]):
-                return HelpResult.FAILED
+            if await self.dispatcher.deliver_in_order(part, [self.region], end_at):
+                is_busy = any(self.dispatcher.is_being_sent(one, self.region) for one in part)
+                is_late = self.worker.clock.now() >= end_at
+                return HelpResult.UNFINISHED if is_busy or is_late else HelpResult.FAILED
         return HelpResult.DONE
 
     async def deliver_shown(
@@ -279,6 +289,7 @@ class Recovery:
         What came during the lag is still its own worker's.
         """
         keys = shown[session]
+        await self.dispatcher.acknowledgements.record_session(session)
         # Older outboxes go first even where the feed did not show them in this call: sending only
         # what was shown could let an entry's outputs overtake those of an earlier one.
         newest = max((position for _, position in keys if position is not None), default=-1)

@@ -173,7 +173,7 @@ class Resolver:
     async def decide_outputs(
         self, session: str, queue: str, decision: ResolutionRequest
     ) -> Sequence[PendingOutbox]:
-        """Decide about the outputs for a blocked queue; the outboxes that are still blocked there.
+        """Decide about the outputs for a queue; the outboxes that still hold some for it.
 
         Raises NotBlocked, Unavailable or OutcomeUnknown.
         """
@@ -181,11 +181,12 @@ class Resolver:
         decided = OutputDecision(action, decision.who, decision.why, decision.to)
         return await self.outputs.decide(session, queue, decided, decision.at)
 
-    async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[str, ...]:
-        """Deliver now what regions miss of a session; the regions that still miss some.
+    async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[PendingOutbox, ...]:
+        """Deliver now what regions miss of a session; the outboxes that some still wait for.
 
-        After a bounded time the rest is left to the next call, or to the sweep. Nothing is decided,
-        so nothing is recorded: who asked stands in the log. Raises Unavailable.
+        Each says how much a region has. After a bounded time the rest is left to the next call, or
+        to the sweep, and so is what a worker sends just now. Nothing is decided, so nothing is
+        recorded: who asked stands in the log. Raises Unavailable.
         """
         log.info("%r delivers in session %r: %s", decision.who, session, decision.why)
         regions = self.dispatcher.delivery.regions
@@ -193,8 +194,7 @@ class Resolver:
         lagging: tuple[str, ...] = ()
         while pending := await self.journal.pending(session, regions, limit=DELIVERED_AT_ONCE):
             if lagging or self.worker.clock.now() >= until:
-                missed = {region for one in pending for region in one.outbox.regions}
-                return tuple(region for region in regions if region in missed)
+                return tuple(pending)
             lagging = await self.dispatcher.deliver_in_order(pending, regions, until)
         return ()
 
