@@ -61,8 +61,8 @@ def shorten(reason: str) -> str:
     A control character is written as in Python: a new line is a backslash and an n.
     """
     short = reason[:REASON_CHARACTERS_MAX]
-    line = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), short)
-    return line[:REASON_CHARACTERS_MAX]
+    short = UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), short)
+    return short[:REASON_CHARACTERS_MAX]
 
 
 def make_tombstone(message: Message) -> Message:

@@ -4,6 +4,7 @@ Each is a coroutine over two regions in which calls go wrong, or not, and return
 must not depend on what went wrong.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,7 +34,6 @@ from shared.engine.operate.error_queue import RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
-from shared.testkit.injected_faults import ProcessKilled
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -218,16 +218,20 @@ async def tried_again(regions: BusinessRegions) -> object:
 
 async def left_alone(regions: BusinessRegions) -> object:
     """A claim whose owner died, and nobody delivers its message again: the sweep takes it over."""
-    regions.outside.before = die
-    with regions.undisturbed(), suppress(ProcessKilled):
-        await regions.workers["east"].consumer.consume(payment(0))
+    asked = asyncio.Event()
+
+    async def wait_for_ever() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    regions.outside.before = wait_for_ever
+    with regions.undisturbed():
+        owner = asyncio.ensure_future(regions.workers["east"].consumer.consume(payment(0)))
+        await asked.wait()
+        owner.cancel()
+        await asyncio.wait({owner})
     regions.outside.before = let_others_run
     return await regions.end()
-
-
-async def die() -> None:
-    """The process ends while it asks the outside."""
-    raise ProcessKilled("payment")
 
 
 async def idempotent(regions: BusinessRegions) -> object:

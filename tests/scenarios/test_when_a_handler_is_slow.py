@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, field_validator
 
 from local.testing.patience import Patience
 from shared.domain.errors import LockstepError, Unavailable
@@ -404,6 +405,8 @@ async def test_a_pure_one_that_runs_for_ever_is_cut_off(times: int, kind: Kind) 
 
     assert isinstance(outcome, Faulted)
     assert "took more than 0.3 s" in str(outcome.entry.reason)
+    where = outcome.entry.raised_at[-1].rpartition(".")[2]
+    assert where.endswith(" in for_ever") or where == "handle"
     # Whatever runs then is not disturbed, and nothing of the watch is left.
     world.east.worker.policy = POLICY
     await take(world.east, *(message(sequence, session="acc-8") for sequence in range(100)))
@@ -413,6 +416,44 @@ async def test_a_pure_one_that_runs_for_ever_is_cut_off(times: int, kind: Kind) 
         assert not patience.is_over()
         await asyncio.sleep(0.1)
     assert not any(sys.monitoring.get_tool(tool) == "lockstep-handler" for tool in range(6))
+
+
+class Endless(Exception):
+    """An exception that is never done telling its text."""
+
+    def __str__(self) -> str:
+        for_ever(1)
+        return ""
+
+
+class Puzzling(BaseModel):
+    """A body whose validator never comes to an end."""
+
+    amount: int
+
+    @field_validator("amount")
+    @classmethod
+    def ponder(cls, amount: int) -> int:
+        """Look at it for ever."""
+        for_ever(1)
+        return amount
+
+
+@pytest.mark.parametrize("body", [Amount, Puzzling], ids=["its text", "its validator"])
+async def test_a_pure_one_is_cut_off_that_takes_for_ever_where_it_is_looked_at(
+    body: type[BaseModel],
+) -> None:
+    endless = Handlers()
+
+    @endless.register("account.slow", state=Account, body=body)
+    def raise_it(_: Account, __: BaseModel, ___: Context) -> Account:
+        raise Endless
+
+    world = World(policy=BRIEF, handlers=endless)
+    outcome = await world.east.consumer.consume(message(0, kind="account.slow"))
+
+    assert isinstance(outcome, Faulted)
+    assert "took more than 0.3 s" in str(outcome.entry.reason)
 
 
 def test_an_invocation_with_its_draining_ends_before_the_host_ends_it() -> None:

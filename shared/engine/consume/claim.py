@@ -27,6 +27,7 @@ from shared.domain.next_entry import EntryInput
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import RETRY_SECONDS, Ending, HandlerRunner, message_in
 from shared.engine.handle.limit import TookTooLong
+from shared.engine.handle.raised import HandlerFailed
 from shared.engine.worker import Worker
 from shared.ports import StoredEntry, WriteResult
 
@@ -198,7 +199,7 @@ class Claims:
                 ran_for = asyncio.get_running_loop().time() - began
                 if ran_for >= self.worker.policy.handler_seconds or isinstance(error, TookTooLong):
                     # The invocation has to end before the host ends it, and this worker with it.
-                    why = type(error).__name__
+                    why = error.name if isinstance(error, HandlerFailed) else type(error).__name__
                     log.warning("%r is run again after its lease: %s", message.id, why)
                     return None
             else:

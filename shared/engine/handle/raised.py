@@ -36,11 +36,12 @@ type Frame = tuple[CodeType, int | None]
 class HandlerFailed(Exception):
     """A team's code raised something; the text is safe to tell and to keep.
 
-    `raised_at` is where that was, as `find_frames` has it.
+    `name` is that of its class, and `raised_at` is where that was, as `find_frames` has it.
     """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(describe_error(error))
+        self.name = name_of(error)
         self.raised_at = find_frames(error)
 
 
