@@ -10,7 +10,7 @@ from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message
 from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
-from shared.domain.standstill import Standstill
+from shared.domain.standstill import Standstill, StandstillKind
 from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
 
 
@@ -71,15 +71,18 @@ def describe_resolution(resolution: Resolution) -> dict[str, Any]:
 def describe_standstill(standstill: Standstill) -> dict[str, Any]:
     """Return a standstill as JSON, with the verbs that end it.
 
-    Each verb is the body of a resolution that only lacks who decided and why.
+    Each verb is the body of a resolution that only lacks who decided and why. Newer code comes by a
+    deployment, not by a verb.
     """
+    is_for_code = standstill.kind is StandstillKind.GAP and standstill.group is None
+    actions = () if is_for_code else VERBS[standstill.kind]
     missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
     described: dict[str, Any] = {
         "kind": standstill.kind.value,
         "session": standstill.session,
         "since": datetime.fromtimestamp(standstill.since, UTC).isoformat(),
         "cause": standstill.cause,
-        "verbs": [describe_verb(standstill, action) for action in VERBS[standstill.kind]],
+        "verbs": [describe_verb(standstill, action) for action in actions],
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
         "help": STANDSTILL_HELP.format(kind=standstill.kind.value),
         "position": standstill.position,

@@ -25,6 +25,7 @@ LockstepError
 |  `- NumbersExhausted
 |- Unavailable             nothing happened; try again later
 |  |- Throttled
+|  |- NewerState
 |  `- Misconfigured        trying again helps only after a person has changed something
 `- OutcomeUnknown          it may have happened; read back before anything else
 """
@@ -87,7 +88,7 @@ class InvalidState(CallerError):
 
 
 class UnreadableState(CallerError):
-    """A stored state is of another model, of a newer version, or not what its version says."""
+    """A stored state is of another model, or not what its version says."""
 
 
 class NotStorable(CallerError):
@@ -132,6 +133,10 @@ class Unavailable(LockstepError):
 
 class Throttled(Unavailable):
     """The store or a namespace is there, but takes no more for the moment."""
+
+
+class NewerState(Unavailable):
+    """The session's state is of a newer version than this app knows: newer code goes on with it."""
 
 
 class Misconfigured(Unavailable):

@@ -24,7 +24,7 @@ QUEUE_NAMES = {
 
 class StandstillKind(StrEnum):
     HALT = "halt"  # a session, because of a fault
-    GAP = "gap"  # parked messages, because an earlier number has not come for long
+    GAP = "gap"  # parked messages, because an earlier number or newer code has not come for long
     ALERT = "alert"  # what came of a message whose handler asked for a person
     BLOCKED = "blocked"  # outputs, because their queue takes none before a person changes something
     REFUSED = "refused"  # outputs that no queue takes; tombstones went out in their places
@@ -101,13 +101,23 @@ class Standstill:
 
 
 def explain(
-    sign: Sign, head: Entry | None, first_parked: Mapping[str, int | None]
+    sign: Sign,
+    head: Entry | None,
+    first_parked: Mapping[str, int | None],
+    newer: str | None = None,
 ) -> list[Standstill]:
-    """Return what a sign shows; `first_parked` is each group's lowest parked sequence."""
+    """Return what a sign shows; `first_parked` is each group's lowest parked sequence.
+
+    `newer` says why what is parked waits for newer code, where it does.
+    """
     if sign.waits and head is not None:
         groups = sorted(head.parked)
         gaps = (explain_gap(sign, head, group, first_parked.get(group)) for group in groups)
-        return [gap for gap in gaps if gap is not None]
+        found = [gap for gap in gaps if gap is not None]
+        if newer is not None and not found and head.status is not Status.WORKING:
+            waiting, kind = sum(head.parked.values()), StandstillKind.GAP
+            return [Standstill(kind, sign.session, sign.since, newer, parked=waiting)]
+        return found
     return list(explain_record(sign, head))
 
 

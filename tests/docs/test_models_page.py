@@ -1,4 +1,4 @@
-"""docs/models.md: its program runs on old data; old code on new data gives a reason of the page."""
+"""docs/models.md: its program runs on old data; old code on new data waits, or names a reason."""
 
 import json
 import re
@@ -7,10 +7,10 @@ from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number
-from shared.engine.consume.outcomes import Faulted, Outcome, Processed
+from shared.engine.consume.outcomes import Faulted, Outcome, Parked, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.docs.pages import page
-from tests.world import World
+from tests.world import LAG_SECONDS, World
 
 PAGE = page("docs/models.md")
 
@@ -53,12 +53,14 @@ async def test_the_program_of_the_page_reads_what_its_first_version_stored() -> 
     assert states == [{"cents": 500}, {"balance": 10, "currency": "EUR"}]
 
 
-async def test_its_first_version_halts_on_what_it_stored_with_a_reason_of_the_table() -> None:
-    _, outcome = await deploy(PAGE.run()["handlers"], first_version())
+async def test_its_first_version_parks_what_meets_the_state_of_the_second() -> None:
+    world, outcome = await deploy(PAGE.run()["handlers"], first_version())
 
-    assert isinstance(outcome, Faulted)
-    assert outcome.entry.halt is not None
-    assert outcome.entry.reason in PAGE.table("reason").names()
+    assert outcome == Parked()
+    world.handlers = PAGE.run()["handlers"]
+    world.clock.seconds += 2 * LAG_SECONDS
+    await world.worker("east").recovery.sweep()
+    assert world.entries("account:ada")[-1]["state"] == {"balance": 10, "currency": "EUR"}
 
 
 async def test_the_first_version_meets_a_state_whose_version_nobody_raised() -> None:

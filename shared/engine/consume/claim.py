@@ -18,14 +18,20 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.errors import CallerError, NotStorable, OutcomeUnknown, Unavailable
+from shared.domain.errors import CallerError, NewerState, NotStorable, OutcomeUnknown, Unavailable
 from shared.domain.handler import Handler, HandlerInput, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.engine.dispatch.dispatch import Dispatcher
-from shared.engine.handle.handle import RETRY_SECONDS, Ending, HandlerRunner, message_in
+from shared.engine.handle.handle import (
+    RETRY_SECONDS,
+    Ending,
+    HandlerRunner,
+    message_in,
+    require_known,
+)
 from shared.engine.handle.limit import TookTooLong
 from shared.engine.handle.raised import HandlerFailed
 from shared.engine.worker import Worker
@@ -101,6 +107,7 @@ class Claims:
         # The state is read before the claim is written: a claim whose handler cannot start would
         # only keep others waiting until its lease runs out.
         given = await self.worker.input_after(head)
+        self.require_known(made_from.message, given)
         opened = next_entry.open_entry(made_from)
         # An effectful one has a claim from its first try on, so nothing of it has run yet.
         is_first = self.worker.handlers.kind_of(message.type) is Kind.EFFECTFUL or as_try <= 1
@@ -125,6 +132,7 @@ class Claims:
         # The entry before the claim is still the one the first owner started from, so a second run
         # gets the same input, and Context.new_id the same ids for the outside to recognise.
         given = await self.dispatcher.input_of(stored.entry)
+        self.require_known(message_in(stored.entry), given)
         attempt = self.worker.new_attempt()
         claim = next_entry.take_over_claim(stored.entry, attempt)
         try:
@@ -152,6 +160,20 @@ class Claims:
         traceparent = message_in(claim).traceparent
         with self.worker.span("take over", traceparent, session=claim.session):
             return await self.work(claim, given)
+
+    def require_known(self, message: Message, given: HandlerInput) -> None:
+        """Raise NewerState for a state of a newer version than this app knows.
+
+        Nothing is written then: no fault, and no claim that would only keep others waiting.
+        """
+        handler = self.worker.handlers.by_type.get(message.type)
+        try:
+            if handler is not None:
+                require_known(handler.state, given.model)
+        except NewerState:
+            # A head that stays remembered would hide that newer code has taken the message.
+            self.worker.remember_head(message.session, None)
+            raise
 
     async def work(self, claim: Entry, given: HandlerInput) -> Entry | None:
         """Run the handler while the claim is renewed, and end the claim.

@@ -18,6 +18,7 @@ it is parked beside the journal until its turn has come (park.py), as is all els
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -33,7 +34,7 @@ from shared.domain.decision import (
     decide,
     explain_expiry,
 )
-from shared.domain.errors import CallerError, NotStorable, Unavailable
+from shared.domain.errors import CallerError, NewerState, NotStorable, Unavailable
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
@@ -179,7 +180,7 @@ class Consumer:
             await keep_missing(self.journal, message.session, outbox, done)
         return passed
 
-    async def process(  # noqa: C901 - flat: the steps of a message, in their order
+    async def process(  # noqa: C901, PLR0912 - flat: the steps of a message, in their order
         self,
         message: Message,
         letter: DeadLetter | None = None,
@@ -213,7 +214,13 @@ class Consumer:
                     if not isinstance(made_from, EntryInput):
                         outcome = made_from
                         continue
-                    entry = await self.give_entry(made_from, letter, as_try)
+                    try:
+                        entry = await self.give_entry(made_from, letter, as_try)
+                    except NewerState:
+                        # A deployment is under way. Newer code drains what is parked, with the
+                        # session's next message or its sweep, and people see what stays so.
+                        outcome = await self.parking.park(head, message)
+                        continue
                     # Not only the position may have been taken: the marker of an earlier copy
                     # refuses the batch too, and the same batch must not be tried for ever.
                     outcome = outcome_of(entry) or await self.parking.seen_before(message)
@@ -318,7 +325,7 @@ class Consumer:
         """Run the message's handler and commit what came of it; None when others were first.
 
         Only here it is chosen by kind of handler, and by `as_try` (see `consume`). Raises
-        Unavailable or OutcomeUnknown.
+        Unavailable, NewerState or OutcomeUnknown.
         """
         message = made_from.message
         handler = self.worker.handlers.by_type.get(message.type)
@@ -339,6 +346,9 @@ class Consumer:
         elif letter is not None and is_unbound:
             ending = self.runner.fail(opened, CallerError(f"{DEAD_LETTERED}: {letter.reason}"))
         else:
+            if handler is not None and given.model and given.model.version > handler.state.version:
+                # Newer code was here first, as in a rolling deployment.
+                self.claims.require_known(message, given)
             ending = await self.runner.run(opened, message, given)
         try:
             # A crash up to the commit changes nothing: the redelivery runs the handler again, and
@@ -402,8 +412,10 @@ class Consumer:
         if claim is None or claim.entry.status is not Status.WORKING:
             return None
         if self.claims.is_left(claim):
-            entry = await self.claims.take_over(claim)
-            return outcome_of(entry) if obstacle.same else None
+            # Left to newer code where only that can run the message.
+            with suppress(NewerState):
+                entry = await self.claims.take_over(claim)
+                return outcome_of(entry) if obstacle.same else None
         if may_wait and (obstacle.same or not others_wait):
             return NotYet()
         # The claim holds its own message whole, so a copy may go; any other waits beside it.
@@ -436,8 +448,9 @@ class Consumer:
     async def drain(self, session: str, end_at: float | None = None, *, as_try: int = 0) -> None:
         """Process what was parked behind the remembered head; stops at a fault or a gap.
 
-        It also stops where other workers keep being first, and begins nothing after `end_at`, which
-        comes soon unless it is given. What is left is the next message's, or the sweep's.
+        It also stops where other workers keep being first, or the rest is newer code's, and begins
+        nothing after `end_at`, which comes soon unless it is given. What is left is the next
+        message's, or the sweep's.
         """
         # The entry that takes parked messages deletes their documents and lowers their count in the
         # same batch. So a crash leaves the rest parked and counted, and the next message of the
@@ -455,10 +468,13 @@ class Consumer:
             if self.clock.now() >= end_at:
                 self.worker.undrained[session] = None
                 return
-            if await self.process_parked(head, messages, as_try) is None:
-                # Another worker was first, so it drains, too: trust nothing about the session.
-                self.worker.remember_head(session, None)
-                lost += 1
+            try:
+                if await self.process_parked(head, messages, as_try) is None:
+                    # Another worker was first, so it drains, too: trust nothing it remembers.
+                    self.worker.remember_head(session, None)
+                    lost += 1
+            except NewerState:
+                return
             known = self.worker.heads.get(session, NO_HEAD)
             head = known.entry if known.is_ours else await self.worker.read_head(session)
 

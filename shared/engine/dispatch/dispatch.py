@@ -36,7 +36,7 @@ from shared.domain.outbox import (
 from shared.domain.reports import shorten
 from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery, Recording
-from shared.engine.handle.handle import run_pure
+from shared.engine.handle.handle import require_known, run_pure
 from shared.engine.handle.raised import describe_error
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
@@ -317,7 +317,8 @@ class Dispatcher:
         """Outputs made again: the same handler on the state before, so the same bytes.
 
         Raises OutputsLost where the handler fails now or gives others: some region may have the
-        first ones, so they are sent only once the handler gives them again.
+        first ones, so they are sent only once the handler gives them again. Raises NewerState
+        where they are those of newer code.
         """
         entry = await self.journal.entry(session, position)
         if entry is None or entry.message is None:
@@ -326,6 +327,10 @@ class Dispatcher:
         # entries that hold them for as long as this outbox is pending.
         given = await self.input_of(entry)
         what = f"the outputs of entry {position} of session {session!r}"
+        handler = self.worker.handlers.by_type.get(entry.message.type)
+        if handler is not None:
+            # Newer code made them, and makes them again.
+            require_known(handler.state, entry.model or given.model)
         try:
             handlers, seconds = self.worker.handlers, self.worker.policy.pure_seconds
             run = partial(run_pure, handlers.of(entry.message.type), given, entry.message)

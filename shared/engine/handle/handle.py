@@ -27,6 +27,7 @@ from shared.domain.errors import (
     InvalidBody,
     InvalidState,
     LockstepError,
+    NewerState,
     NotAllowed,
     NotStorable,
     UnreadableState,
@@ -93,6 +94,8 @@ from shared.storage.limits import fits_entry, split_outputs
 
 # Between two tries of a handler that calls the outside, times the number of the try.
 RETRY_SECONDS = 1.0
+# Before it is worth asking again whether newer code has come.
+NEWER_CODE_SECONDS = 5.0
 # How long a pure handler may take where no policy says so.
 PURE_SECONDS = 15.0
 
@@ -309,7 +312,7 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
     """A stored state as its model, or the model's defaults where there is none.
 
     It shares nothing with what is remembered. Raises UnreadableState: what a model would ignore or
-    fill with a default is data that the next entry would lose.
+    fill with a default is data that the next entry would lose; and NewerState.
     """
     if declared.model is NoState or not given.state:
         return declared.model()
@@ -317,6 +320,7 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
     # Entries from before the model was recorded are of its first version.
     stored = given.model or ModelVersion(declared.name, 1)
     if stored != current:
+        require_known(declared, stored)
         return upgrade_state(declared, stored, given.state)
     text = to_json(given.state)
     try:
@@ -336,6 +340,21 @@ def parse_state(declared: StateModel, given: HandlerInput) -> BaseModel:
     return state
 
 
+def require_known(declared: StateModel, stored: ModelVersion | None) -> None:
+    """Raise NewerState for a state of a newer version than this app knows.
+
+    So it is while a deployment is under way: nothing is wrong with the message, and it waits for
+    the newer code.
+    """
+    if stored is None or stored.name != declared.name or stored.version <= declared.version:
+        return
+    raise NewerState(
+        f"the session's state is of version {stored.version} of {stored.name!r}, and this app"
+        f" knows version {declared.version}: it waits for the newer code",
+        NEWER_CODE_SECONDS,
+    )
+
+
 def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> BaseModel:
     """A state of an older version as the model is now; raises UnreadableState."""
     if stored.name != declared.name:
@@ -343,11 +362,8 @@ def upgrade_state(declared: StateModel, stored: ModelVersion, state: Json) -> Ba
             f"the session's state is of the model {stored.name!r}, and the handler wants"
             f" {declared.name!r}"
         )
-    if stored.version > declared.version or declared.upgrade is None:
-        raise UnreadableState(
-            f"the session's state is of version {stored.version} of {stored.name!r}, and this app"
-            f" knows version {declared.version}"
-        )
+    if declared.upgrade is None:
+        raise UnreadableState(f"{declared.name!r} has no upgrade from version {stored.version}")
     what = f"the upgrade of {stored.name!r} from version {stored.version}"
     try:
         upgraded = declared.upgrade(json.loads(to_json(state)), stored.version)

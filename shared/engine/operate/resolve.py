@@ -33,7 +33,7 @@ from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.saga.plan import key_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import AGAIN, Consumer
-from shared.engine.handle.handle import keep_state, parse_state
+from shared.engine.handle.handle import keep_state, parse_state, require_known
 from shared.engine.handle.raised import describe_error
 from shared.engine.operate.compact import fit_batch
 from shared.engine.operate.outputs import Outputs
@@ -291,11 +291,15 @@ class Resolver:
             raise NotOpen(f"session {session!r} has what asks for a person: close it first")
 
     async def model_of(self, head: Entry, decision: ResolutionRequest) -> StateModel:
-        """The model that the session's next state is of; raises InvalidState where nobody knows."""
+        """The model that the session's next state is of; raises InvalidState where nobody knows.
+
+        Raises NewerState for a newer version than this app knows.
+        """
         handlers = self.worker.handlers.by_type
         stored = (await self.worker.input_after(head)).model
         for handler in handlers.values():
             if stored is not None and handler.state.name == stored.name:
+                require_known(handler.state, stored)
                 return handler.state
         if head.halt is not None:
             _, message = await self.read_fault(head.session, head, decision)

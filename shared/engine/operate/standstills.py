@@ -2,7 +2,7 @@
 
 What the store shows is a sign; whether it is a standstill now may depend on the session's head. A
 page costs one search, one read of the head for each session with a fault or parked messages, and
-one more for each producer group that has parked messages.
+one more for each producer group that has parked messages, and for a state that is not in the head.
 """
 
 import asyncio
@@ -10,9 +10,10 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from shared.domain.errors import LockstepError
+from shared.domain.errors import LockstepError, NewerState
 from shared.domain.journal import Entry
 from shared.domain.standstill import ListPlace, Sign, Standstill, StandstillKind, explain, is_over
+from shared.engine.handle.handle import require_known
 from shared.engine.worker import Worker
 from shared.ports import SessionNeed
 
@@ -95,6 +96,8 @@ class SessionReader:
         self.waiting: set[str] = set()
         # By session and group, the lowest sequence that is parked.
         self.first_parked: dict[str, dict[str, int | None]] = {}
+        # By session, why it waits for newer code, where it does.
+        self.newer: dict[str, str] = {}
 
     async def read(self, signs: Sequence[Sign]) -> None:
         """Read what these signs depend on, and see to it that what is over is not found again."""
@@ -122,6 +125,13 @@ class SessionReader:
                 self.first_parked[session] = {
                     group: await self.journal.first_parked(session, group) for group in head.parked
                 }
+                if head.halt is None:
+                    stored = (await self.worker.input_after(head)).model
+                    try:
+                        for handler in self.worker.handlers.by_type.values():
+                            require_known(handler.state, stored)
+                    except NewerState as error:
+                        self.newer[session] = str(error)
 
     async def forget(self, sign: Sign, position: int) -> None:
         """Close a sign that is over. If the store does not help, it is found once more."""
@@ -134,5 +144,8 @@ class SessionReader:
     def explain(self, sign: Sign) -> Sequence[Standstill]:
         """Return the standstill that a sign shows, now that its session was read."""
         # Workers of an earlier version left a sign for each parked message: one is enough.
-        parked = self.first_parked.pop(sign.session, {}) if sign.waits else {}
-        return explain(sign, self.heads.get(sign.session), parked)
+        if sign.waits:
+            parked = self.first_parked.pop(sign.session, {})
+            newer = self.newer.get(sign.session) if parked else None
+            return explain(sign, self.heads.get(sign.session), parked, newer)
+        return explain(sign, self.heads.get(sign.session), {})

@@ -170,8 +170,8 @@ class Sagas:
     async def read_record(self, key: str) -> SagaRecord | None:
         """Return the record in the saga's journal, None where there is none.
 
-        Raises Unavailable, UnreadableState for a record of another version, and InvalidMessage for
-        a key that no saga can have.
+        Raises Unavailable, NewerState for a record of a newer version, UnreadableState for what is
+        no record, and InvalidMessage for a key that no saga can have.
         """
         require_text("session", session_of(key))
         head = await self.worker.read_head(session_of(key))
