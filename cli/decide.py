@@ -1,7 +1,6 @@
 """Commands that decide about what stands still: previewed, then carried out one after another."""
 
 import getpass
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from cli.client import AppClient, AppRefused, AppUnavailable
 from cli.display import open_progress, print_json, print_table
 from cli.failures import REFUSED, Misuse, NoAnswer
 from cli.look import AsJson, SessionName, client_of, find_standstills, read_session
+from shared.domain.json_text import keep_json, write_object
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="the sessions it is about")
@@ -98,7 +98,7 @@ def carry_out_decisions(
     """
     named = {"who": who or getpass.getuser(), "why": why, **(said or {})}
     if not yes:
-        rows = [(one.session, json.dumps({**one.verb, **named}), one.cause) for one in targets]
+        rows = [(one.session, write_object({**one.verb, **named}), one.cause) for one in targets]
         print_table(("session", "decision", "cause"), rows, "")
         require_yes(f"Carry out {len(targets)}?")
     outcomes: list[dict[str, Any]] = []
@@ -138,7 +138,7 @@ def carry_out_one(
     client: AppClient, target: ChosenStandstill, named: Mapping[str, Any]
 ) -> dict[str, Any]:
     """One decision and what came of it; raises NoAnswer."""
-    asked = json.dumps({**target.verb, **named}).encode()
+    asked = write_object({**target.verb, **named}).encode()
     row: dict[str, Any] = {"session": target.session, "done": False}
     try:
         # Sent twice it is carried out once: what it is about is named by position, number or queue.
@@ -161,7 +161,7 @@ def carry_out_one(
 
 
 def read_body_option(text: str | None) -> dict[str, Any]:
-    """`{"body": ...}` from an option, a file or standard input; raises Misuse."""
+    """`{"body": ...}` as it was given in an option, a file or standard input; raises Misuse."""
     if text is None:
         return {}
     try:
@@ -169,7 +169,7 @@ def read_body_option(text: str | None) -> dict[str, Any]:
             text = sys.stdin.read()
         elif text.startswith("@"):
             text = Path(text[1:]).read_text(encoding="utf-8")
-        return {"body": json.loads(text)}
+        return {"body": keep_json(text)}
     except (OSError, UnicodeDecodeError) as error:
         raise Misuse(f"the body cannot be read: {error}") from None
     except ValueError as error:

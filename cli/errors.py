@@ -13,6 +13,7 @@ from cli.decide import Body, Who, Why, Yes, read_body_option, require_yes
 from cli.display import print_json, print_table, tell
 from cli.failures import Misuse, NoAnswer
 from cli.look import PAGE, AsJson, SessionName, client_of
+from shared.domain.json_text import write_object
 
 REPORTS_MAX = 10_000
 Limit = Annotated[
@@ -154,7 +155,7 @@ def repeat_delivery(
         **read_body_option(body),
     }
     if not yes:
-        shown = json.dumps(said["body"]) if "body" in said else chosen.get("body")
+        shown = said.get("body", chosen.get("body"))
         properties = json.dumps(chosen.get("properties"), ensure_ascii=False)
         changes = json.dumps({name: said[name] for name in said if name != "body"})
         rows = [*describe_chosen(chosen), ("properties", properties), ("body", shown)]
@@ -214,7 +215,7 @@ def decide_about(
     for place in chosen["places"]:
         decision = named | {"sequence": place["sequence"], "who": who or getpass.getuser()}
         try:
-            body = json.dumps(decision).encode()
+            body = write_object(decision).encode()
             return client.ask_region(place["url"], "POST", f"/api/{route}", body)
         except NoAnswer as error:
             if place is chosen["places"][-1]:

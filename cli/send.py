@@ -20,6 +20,7 @@ from cli.decide import read_body_option
 from cli.display import open_progress, print_json, print_table
 from cli.failures import CommandFailed, Misuse, NoAnswer
 from cli.look import AsJson, SessionName, client_of
+from shared.domain.json_text import split_object
 
 TRIES = 6
 PAUSE_SECONDS_MAX = 30.0
@@ -59,7 +60,7 @@ def send_one(
 ) -> None:
     """Send one message. Sent again under the same --id within a day it has no second effect."""
     key = message_id or str(uuid.uuid4())
-    text = json.dumps(read_body_option(body)["body"]).encode()
+    text = read_body_option(body)["body"].encode()
     try:
         found = send_message(
             client_of(context), OutgoingMessage("", session, message_type, text, key, sent_at)
@@ -180,10 +181,9 @@ def parse_lines(lines: Iterable[str]) -> list[OutgoingMessage]:
 
 
 def parse_line(number: int, line: str) -> OutgoingMessage:
-    """A line as a message; raises ValueError."""
-    found = json.loads(line)
-    if not isinstance(found, dict):
-        raise ValueError("it is no object")
+    """A line as a message, its body as it was given; raises ValueError."""
+    members = split_object(line)
+    found = {name: json.loads(text) for name, text in members.items()}
     if unknown := sorted(found.keys() - {"session", "type", "body", "id", "time"}):
         raise ValueError(f"{unknown[0]!r} is no field of a message")
     for name in ("session", "type"):
@@ -194,7 +194,7 @@ def parse_line(number: int, line: str) -> OutgoingMessage:
     for name in ("id", "time"):
         if not isinstance(found.get(name, ""), str):
             raise ValueError(f"its {name} is no text")
-    body = json.dumps(found["body"]).encode()
+    body = members["body"].encode()
     content = json.dumps([number, found["session"], found["type"], found["body"]])
     named = found.get("id") or hashlib.sha256(content.encode()).hexdigest()
     place = f"line {number}"

@@ -1,6 +1,5 @@
 """The parts of a request that every HTTP trigger reads and refuses before anything else."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from shared.domain.access import Principal
 from shared.domain.errors import InvalidBody, InvalidMessage, TooLarge
+from shared.domain.json_text import split_object
 from shared.domain.message import BODY_BYTES_MAX
 from shared.domain.values import summarise
 
@@ -85,13 +85,14 @@ def read_decision(
 ) -> dict[str, Any]:
     """The fields of a person's decision, from JSON; raises InvalidBody.
 
-    Who decided is whom the token names. Only where there is none the caller says who.
+    Who decided is whom the token names. Only where there is none the caller says who. A body is
+    kept as it was given: what nobody touched has the digits that it had.
     """
     try:
-        asked = model.model_validate_json(body)
-        said = asked.model_dump()
-        if "body" in asked.model_fields_set:
-            said["body"] = json.dumps(said["body"], allow_nan=False).encode()
+        said = model.model_validate_json(body).model_dump()
+        members = split_object(body.decode())
+        if "body" in members:
+            said["body"] = members["body"].encode()
     except ValidationError as error:
         raise InvalidBody(summarise(error)) from error
     except ValueError as error:

@@ -4,7 +4,6 @@ A decision is the same as over JSON: it is about an entry by its position, so th
 press at once only one has an effect, and it is recorded with who and why.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from functions.http.routes import HttpRoutes, principal_of
 from functions.page.view import render, show_problems
 from shared.domain.access import Principal, Right
 from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
+from shared.domain.json_text import keep_json, write_object
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
 from shared.domain.values import summarise
@@ -128,8 +128,8 @@ def read_choice(
     said: dict[str, Any] = verbs[0] | {name: value for name, value in given.items() if value}
     try:
         if "body" in said:
-            said["body"] = json.loads(said["body"])
-        document = json.dumps({"who": "", "why": ""} | said, allow_nan=False)
+            said["body"] = keep_json(said["body"])
+        document = write_object({"who": "", "why": ""} | said)
     except ValueError as error:
         raise InvalidBody(f"body: {error}") from error
     return ChosenVerb(

@@ -1,6 +1,5 @@
 """The error queue on the operations page: read without taking anything, and ended once."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from functions.page.decisions import read_fields
 from functions.page.view import render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import InvalidBody
+from shared.domain.json_text import keep_json, write_object
 from shared.domain.reports import FAULT_TYPE
 from shared.engine.build import Services
 from shared.engine.operate.error_queue import RepeatRequest
@@ -79,8 +79,8 @@ def read_error_form(
     try:
         said["sequence"] = int(said.get("sequence", ""))
         if "body" in said:
-            said["body"] = json.loads(said["body"])
-        document = json.dumps({"why": "", "who": ""} | said, allow_nan=False)
+            said["body"] = keep_json(said["body"])
+        document = write_object({"why": "", "who": ""} | said)
     except ValueError as error:
         raise InvalidBody(f"body or sequence: {error}") from error
     principal = principal_of(services, request)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from shared.domain.errors import InvalidMessage, NotAllowed
 
-# Service Bus refuses longer message and session ids.
+# Service Bus refuses longer message and session ids, and counts characters as UTF-16 does: an emoji
+# is two.
 ID_CHARACTERS_MAX = 128
 TYPE_CHARACTERS_MAX = 256
 TIME_CHARACTERS_MAX = 64
@@ -163,17 +164,22 @@ def stored_bytes(body: bytes) -> int:
 
 
 def require_text(what: str, value: object, longest: int = ID_CHARACTERS_MAX) -> None:
-    """Raise InvalidMessage unless the value is text of 1 to `longest` characters."""
+    """Raise InvalidMessage unless the value is text of 1 to `longest` characters of UTF-16."""
     if not isinstance(value, str):
         raise InvalidMessage(f"the {what} is no text")
     if not value:
         raise InvalidMessage(f"the {what} is empty")
-    if len(value) > longest:
-        raise InvalidMessage(f"the {what} has {len(value)} characters, over {longest}")
     try:
-        value.encode()
+        length = len(value) if value.isascii() else len(value.encode("utf-16-le")) // 2
     except UnicodeEncodeError:
         raise InvalidMessage(f"the {what} is no text: {value!r}") from None
+    if length > longest:
+        raise InvalidMessage(f"the {what} has {length} characters, over {longest}")
+
+
+def cut_text(text: str, longest: int) -> str:
+    """The beginning of a text, of at most `longest` characters of UTF-16."""
+    return text.encode("utf-16-le", "ignore")[: 2 * longest].decode("utf-16-le", "ignore")
 
 
 def require_line(what: str, text: str, longest: int) -> None:

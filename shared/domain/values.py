@@ -23,6 +23,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import from_json
 
+from shared.domain.json_text import keep_json
 from shared.domain.reports import shorten
 
 # How many complaints about one value are told.
@@ -51,7 +52,7 @@ def explain_losses(value: BaseModel, *, by_alias: bool = True) -> str | None:
     try:
         names: Any = {}
         if not by_alias:
-            require_json(write_value(value))
+            keep_json(write_value(value))
             names = {"by_alias": False, "by_name": True}
         again = type(value).model_validate_json(text, **names)
         losses = [*islice(differing(value, again), COMPLAINTS_MAX)]
@@ -298,34 +299,3 @@ def summarise(error: ValidationError) -> str:
         f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in complaints[:COMPLAINTS_MAX]
     )
     return shorten("; ".join(lines))
-
-
-def require_json(text: str) -> None:
-    """Raise ValueError for what is no JSON, and for an object that says one name twice.
-
-    No number is read, so none can be too long.
-    """
-
-    def refuse_constant(name: str) -> None:
-        raise ValueError(f"{name} is no JSON")
-
-    try:
-        json.loads(
-            text,
-            object_pairs_hook=refuse_repeated,
-            parse_float=str,
-            parse_int=str,
-            parse_constant=refuse_constant,
-        )
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object; raises ValueError for a name that is there twice."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the name {name!r} is there twice")
-        found[name] = value
-    return found

@@ -171,7 +171,11 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
         ),
         *((f"undecodable {name}", is_undecodable(name)) for name in texts),
         (f"empty {mapping.session}", session == ""),
-        (f"overlong {mapping.session}", F.length(session) > ID_CHARACTERS_MAX),
+        (
+            f"overlong {mapping.session}",
+            # Azure counts the units of UTF-16, of which each has two bytes.
+            F.octet_length(F.encode(session, "UTF-16LE")) > 2 * ID_CHARACTERS_MAX,
+        ),
         ("no type", get_fact_field("type") == ""),
         *((f"malformed {name}", is_no_time(name)) for name in texts if name == mapping.time),
         ("body too large", F.octet_length(body) > BODY_BYTES_MAX),

@@ -81,6 +81,9 @@ REJECTED = {
     "a body that escapes blow up": Bad("escaped, is over", body=b"\x01" * 300_000),
     "a reserved group": Bad("group '$arrivals' is reserved", having(producergroup="$arrivals")),
     "an empty group": Bad("needs a producer group", having(producergroup="")),
+    "a session that Azure counts as too long": Bad(
+        "the session has 130 characters, over 128", having(partitionkey="\U0001f6e9" * 65)
+    ),
     "a group that is too long": Bad(
         "has 137 characters, over 136", having(producergroup="g" * 137)
     ),

@@ -45,7 +45,7 @@ BAD = {
     "missing kind": "2026-01-02 03:04:05,acc-7,1,1,x,",
     "malformed booked": "yesterday,acc-7,1,1,x,account.add",
     "malformed amount": "2026-01-02 03:04:05,acc-7,1,lots,x,account.add",
-    "overlong account": f"2026-01-02 03:04:05,{'a' * 129},1,1,x,account.add",
+    "overlong account": f"2026-01-02 03:04:05,{chr(0x1F6E9) * 65},1,1,x,account.add",
     # A byte that is no UTF-8, as surrogateescape has it.
     "undecodable text": "2026-01-02 03:04:05,acc-7,2,1,Z\udcfcrich,account.add",
     "body too large": f"2026-01-02 03:04:05,acc-7,3,1,{'x' * BODY_BYTES_MAX},account.add",

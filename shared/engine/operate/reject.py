@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 
 from shared.domain.errors import OutcomeUnknown
-from shared.domain.message import ID_CHARACTERS_MAX, Message, derive_id
+from shared.domain.message import ID_CHARACTERS_MAX, Message, cut_text, derive_id
 from shared.domain.outbox import ERRORS
 from shared.domain.reports import REJECTED_TYPE, shorten
 from shared.domain.wire import stand_in
@@ -82,7 +82,7 @@ def build_reports(
     return [
         Message(
             id=derive_id(identity, name),
-            session=(session or NO_SESSION)[:ID_CHARACTERS_MAX],
+            session=cut_text(session or "", ID_CHARACTERS_MAX) or NO_SESSION,
             type=REJECTED_TYPE,
             body=json.dumps({**common, **part}, sort_keys=True).encode(),
         )

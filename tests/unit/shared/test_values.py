@@ -204,7 +204,6 @@ def returning(handled: Any) -> Any:
         {"hidden": 1},
         {"misspelt": 1},
     ],
-    ids=repr,
 )
 def test_what_json_does_not_keep_is_refused_by_name(fields: dict[str, Any]) -> None:
     (name,) = fields
@@ -232,7 +231,6 @@ def test_what_json_does_not_keep_is_refused_by_name(fields: dict[str, Any]) -> N
         {"either": Special(limit=3), "shelves": [Shelf(left=n) for n in range(3)]},
         {"any": {"a": [1, 1.5, None, True, "x"]}, "colours": {"b", "a", "<"}},
     ],
-    ids=repr,
 )
 def test_what_json_keeps_is_kept(fields: dict[str, Any]) -> None:
     state = State().model_copy(update=fields)
