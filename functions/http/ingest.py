@@ -1,7 +1,5 @@
 """HTTP ingest: accept a message, number it and publish it to every region."""
 
-from datetime import datetime
-
 import azure.functions as func
 
 from functions.http.requests import SESSION, path_to, read_name
@@ -9,7 +7,7 @@ from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
-from shared.domain.message import Message, refuse_reserved
+from shared.domain.message import Message, parse_moment, refuse_reserved
 from shared.domain.producer import Draft
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
@@ -83,7 +81,7 @@ def read_time(request: func.HttpRequest) -> str | None:
     if len(given) > 1:
         raise InvalidMessage(f"the time is given twice: as time and as header {TIME_HEADER}")
     try:
-        datetime.fromisoformat(given[0])
+        # What follows from it goes elsewhere, so it has a zone from here on.
+        return parse_moment(given[0]).isoformat()
     except ValueError:
         raise InvalidMessage(f"the time is not ISO 8601: {given[0]!r}") from None
-    return str(given[0])

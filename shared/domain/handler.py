@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cache, cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from pydantic import BaseModel, RootModel
 
 from shared.domain.errors import InvalidBody, NotAllowed, NotStorable, UnknownType
 from shared.domain.journal import ModelVersion
-from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, refuse_reserved
+from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, parse_moment, refuse_reserved
 from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
 from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
 from shared.domain.outbox import DestinationBatch
@@ -61,10 +61,19 @@ class Context:
 
     @property
     def now(self) -> datetime:
-        """The sender's time; raises InvalidBody where the message carries none."""
+        """The sender's time, in UTC; raises InvalidBody where the message carries none.
+
+        A time that the sender wrote without a zone is UTC, wherever the machine stands.
+        """
         if self.message.time is None:
             raise InvalidBody(f"message {self.message.id!r} carries no time")
-        return datetime.fromisoformat(self.message.time)
+        try:
+            return parse_moment(self.message.time).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise InvalidBody(
+                f"the time of message {self.message.id!r} is no ISO 8601 time of the years 1 to"
+                f" 9999 in UTC: {self.message.time!r}"
+            ) from None
 
     def captured[T](self, name: str, look: Callable[[], T]) -> T:
         """Return the value that `look` gave at first, which is kept in the message's entry.

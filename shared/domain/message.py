@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from shared.domain.errors import InvalidMessage, NotAllowed
 
@@ -161,6 +162,13 @@ def derive_id(*parts: str) -> str:
 def stored_bytes(body: bytes) -> int:
     """At most how many bytes the body takes in a document; exact where it may matter."""
     return len(body) if len(body) <= SAFE_BYTES_MAX else len(json.dumps(body.decode()))
+
+
+def parse_moment(text: str) -> datetime:
+    """A sender's time by ISO 8601 or RFC 3339, which without a zone is UTC; raises ValueError."""
+    # RFC 3339 has its letters in either case.
+    time = datetime.fromisoformat(text.upper())
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def require_text(what: str, value: object, longest: int = ID_CHARACTERS_MAX) -> None:

@@ -1,4 +1,4 @@
-"""Run handlers again in other processes, whose sets and hashes come in another order."""
+"""Run handlers again in other processes: sets and hashes come in another order, in another zone."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ from shared.domain.handler import Handler, HandlerInput, Handlers
 from shared.domain.journal import ModelVersion
 from shared.storage.documents import decode_message, encode_message
 from shared.testkit.given import Found, in_words
-from shared.testkit.purity import ComparableResult, HandlerRun, differing_parts, repeated
+from shared.testkit.purity import ZONES, ComparableResult, HandlerRun, differing_parts, repeated
 
 PROGRAM = "from shared.testkit.other_process import run_jobs; run_jobs()"
 TIMEOUT_SECONDS = 120
@@ -51,6 +51,7 @@ def require_same_elsewhere(runs: Sequence[HandlerRun], hash_seeds: Sequence[int]
 
 def start(hash_seed: int) -> subprocess.Popen[str]:
     of_process = {"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": os.pathsep.join(sys.path)}
+    of_process["TZ"] = ZONES[hash_seed % len(ZONES)]
     return subprocess.Popen(  # noqa: S603 - our own program in this interpreter
         [sys.executable, "-c", PROGRAM],
         stdin=subprocess.PIPE,

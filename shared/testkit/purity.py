@@ -41,6 +41,9 @@ NOW = "use context.now, the sender's time"
 IDS = "use context.new_id()"
 RANDOMNESS = "use context.random"
 OUTSIDE = "look it up with context.captured(...), or declare the handler effectful"
+ZONE = "context.now is in UTC: convert it to a zone that is named, or compare it as it is"
+# Far apart, so that one is elsewhere wherever the machine stands; no file is read for them.
+ZONES = ("EAST-13", "WEST+11")
 HASHES = "hash() of text differs between processes: use hashlib"
 
 FUNCTIONS: dict[Any, str] = {
@@ -126,6 +129,15 @@ def checked_run(
     captured = replace(before, captured=result.captured)
     run = HandlerRun(handler, captured, message, comparable(result), here)
     require_same_run(run, repeated(run), "when it runs a second time")
+    for zone in ZONES:
+        with in_zone(zone):
+            again = repeated(run)
+        if again != run.result:
+            here, there = differing_parts(run.result, again)
+            raise Found(
+                f"the handler of {in_words(message)} asks the machine for its time zone: here"
+                f" {here}, elsewhere {there}. {ZONE}"
+            )
     return run, result
 
 
@@ -240,6 +252,26 @@ def known(called: Any) -> str | None:
         return FUNCTIONS.get(called)
     except TypeError:
         return None
+
+
+@contextmanager
+def in_zone(zone: str) -> Iterator[None]:
+    """Let the machine stand in a time zone; where the platform cannot, it stays where it is."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = zone
+    set_zone()
+    try:
+        yield
+    finally:
+        del os.environ["TZ"]
+        if before is not None:
+            os.environ["TZ"] = before
+        set_zone()
+
+
+def set_zone() -> None:
+    if hasattr(time, "tzset"):
+        time.tzset()
 
 
 @contextmanager

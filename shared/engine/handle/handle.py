@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from datetime import UTC
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -523,8 +522,7 @@ def address_output(
     if output.after is not None:
         if output.reminder and (target, to) != (cause.session, HERE):
             raise ValueError(f"the reminder {output.reminder!r} is for another session or queue")
-        began = context.now if context.now.tzinfo else context.now.replace(tzinfo=UTC)
-        sent_at, reminder = (began + output.after).isoformat(), output.reminder
+        sent_at, reminder = (context.now + output.after).isoformat(), output.reminder
     elif output.ordered:
         sequence = numbers.get(target, 0)
         numbers[target] = sequence + 1

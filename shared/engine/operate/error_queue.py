@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from shared.domain.decision import is_same_place, sending_time
+from shared.domain.decision import is_same_place
 from shared.domain.errors import InvalidMessage, NotRepeatable, Unavailable
 from shared.domain.journal import (
     WHO_CHARACTERS_MAX,
@@ -29,6 +29,7 @@ from shared.domain.message import (
     Message,
     derive_id,
     digest_content,
+    parse_moment,
     refuse_reserved,
     require_line,
 )
@@ -334,8 +335,8 @@ class ErrorQueue:
         )
         if message.time is not None:
             try:
-                sending_time(message)
-            except InvalidMessage:
+                parse_moment(message.time)
+            except ValueError:
                 raise InvalidMessage(
                     f"the delivery's time {message.time!r} is not ISO 8601: say time"
                 ) from None

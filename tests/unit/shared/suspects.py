@@ -86,6 +86,11 @@ def changing_the_body(account: Account, body: Amount, _: Context) -> Account:
     return booked(account, body)
 
 
+def in_the_machines_zone(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Tell the day on which the sender's time falls where this machine stands."""
+    return noting(account, body, context.now.astimezone().date())
+
+
 def remembering(account: Account, body: Amount, _: Context) -> Handled[Account]:
     """Keep messages in a variable of the module; a copy at once is recognised."""
     if not remembered or remembered[-1] != body.amount:

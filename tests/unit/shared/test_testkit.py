@@ -57,6 +57,7 @@ HERE_ALONE: dict[str, Any] = {"hash_seeds": ()}
         (of(suspects.counting), HERE_ALONE, "gives something else when it runs a second time"),
         (of(suspects.remembering), HERE_ALONE, "something else when it runs again after the other"),
         (suspects.listers, {}, "gives other bytes in another process"),
+        (of(suspects.in_the_machines_zone), HERE_ALONE, "asks the machine for its time zone: here"),
     ],
 )
 def test_a_handler_that_rests_on_what_is_not_given_to_it_is_found_out(
