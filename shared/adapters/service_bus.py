@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.identity.aio import DefaultAzureCredential
@@ -31,7 +32,7 @@ from azure.servicebus.exceptions import (
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
 from shared.domain.message import Message
-from shared.domain.wire import CONTENT_TYPE, PREFIX, Property, to_properties
+from shared.domain.wire import CONTENT_TYPE, PREFIX, PREFIXES, Property, to_properties
 from shared.ports import Browsed, BrowsedMessage, DeadLetter, Telemetry
 
 # A sender does one thing at a time; a few of them hide the round trip.
@@ -50,6 +51,8 @@ OPENED_AT_ONCE = 10
 HELD_MAX = 300
 PEEKED_AT_ONCE = 100
 PEEKED_BYTES_MAX = 50 * 2**20
+UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+SENT_AT = {f"{prefix}time" for prefix in PREFIXES}
 # Keys as the SDK's own instrumentation writes them: it leaves alone what is there.
 TRACE_PROPERTIES = (b"Diagnostic-Id", b"traceparent")
 # One run of the sweep begins no dead letter after this time.
@@ -414,6 +417,11 @@ def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
         text = content if isinstance(content, str) else json.dumps(content, default=str)
         body = text.encode(errors="surrogateescape")
     properties = to_plain(received.application_properties or {})
+    for name in SENT_AT & properties.keys():
+        if type(properties[name]) is int:
+            # The SDK gives a time of AMQP as milliseconds, where the host gives it as text.
+            with suppress(OverflowError):
+                properties[name] = (UNIX + timedelta(milliseconds=properties[name])).isoformat()
     return DeadLetter(received.session_id, properties, body, reason, is_unbound)
 
 
@@ -422,6 +430,8 @@ def to_plain(value: Any) -> Any:
     match value:
         case bytes():
             return value.decode(errors="surrogateescape")
+        case UUID():
+            return str(value)
         case Mapping():
             return {str(to_plain(key)): to_plain(item) for key, item in value.items()}
         case list() | tuple():

@@ -90,7 +90,16 @@ REJECTED = {
     "a number without a group": Bad("'producergroup' is missing", without("producergroup")),
     "a number without a sequence": Bad("'producersequence' is", without("producersequence")),
     "a number without a level": Bad("'ownerlevel' is missing", without("ownerlevel")),
-    "a sequence that is text": Bad("not a whole number", having(producersequence="1")),
+    "a sequence in words": Bad("not a whole number", having(producersequence="one")),
+    "a sequence with a zero before it": Bad("not a whole number", having(producersequence="01")),
+    "a number that is given twice": Bad(
+        "attribute 'producersequence' is given twice, as 0 and as '1'",
+        {**GOOD, "cloudEvents:producersequence": "1"},
+    ),
+    "two types": Bad(
+        "attribute 'type' is given twice, as 'account.add' and as 'account.burn'",
+        {**GOOD, "cloudEvents:type": "account.burn"},
+    ),
     "a sequence that is true": Bad("not a whole number", having(producersequence=True)),
     "a negative sequence": Bad("sequence number -1 is outside", having(producersequence=-1)),
     "a sequence that is too large": Bad(
@@ -116,6 +125,7 @@ UNREADABLE = {
     "a body that is too large",
     "a body that escapes blow up",
     "a time that is a number",
+    "two types",
     "an empty place for answers",
 }
 

@@ -38,8 +38,8 @@ from shared.domain.producer import Draft
 from shared.domain.reports import REJECTED_TYPE
 from shared.domain.wire import (
     OPTIONAL,
-    PREFIX,
     TRACE_HEADER,
+    attributes_of,
     from_properties,
     read_traceparent,
     stand_in,
@@ -150,7 +150,8 @@ class QueuedReport:
 
     def property_of(self, name: str) -> str | None:
         """A CloudEvents attribute of the rejected delivery, where it is text."""
-        found = dict(self.document.get("properties") or {}).get(PREFIX + name)
+        properties = dict(self.document.get("properties") or {})
+        found = attributes_of(properties, is_strict=False).get(name)
         return found if isinstance(found, str) else None
 
 

@@ -18,7 +18,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,7 +138,7 @@ def message_metadata(
     """Build the entries a message gives; None and what the message lacks is left out."""
     annotations: Mapping[str, Any] = message.annotations or {}  # symbols equal their texts
     own_properties: Mapping[Any, Any] = message.properties or {}
-    named = {as_text(name): value for name, value in own_properties.items()}
+    named = {as_text(name): as_dotnet(value) for name, value in own_properties.items()}
     properties = TypedData(json=json.dumps(named, default=as_text, ensure_ascii=False))
     enqueued = moment(annotations.get("x-opt-enqueued-time"))
     expires = expiry(message, annotations)
@@ -177,7 +177,12 @@ def moment(milliseconds: Any) -> str:
     """A point in time in .NET's form without zone; an absent one is the beginning of time."""
     if milliseconds is None:
         return "0001-01-01T00:00:00"
-    return date_json(datetime.fromtimestamp(int(milliseconds) / 1000, UTC))
+    try:
+        return date_json(
+            datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(milliseconds))
+        )
+    except OverflowError:  # .NET's dates go no further either
+        return END_OF_TIME if milliseconds > 0 else "0001-01-01T00:00:00"
 
 
 def expiry(message: proton.Message, annotations: Mapping[str, Any]) -> str:
@@ -258,6 +263,23 @@ def invariant_text(value: Any) -> str:
             return moment.strftime("%m/%d/%Y %H:%M:%S")
         case _:
             return str(value)
+
+
+def as_dotnet(value: Any) -> Any:
+    """A value of an application property as .NET's SDK reads it, for Newtonsoft to write.
+
+    A time is one in UTC, and .NET's own types are described ones: a `DateTimeOffset` by its ticks
+    of 100 ns since the year 1, a `Uri` by its text.
+    """
+    match value:
+        case proton.timestamp():
+            return f"{moment(value)}Z"
+        case proton.Described(descriptor="com.microsoft:datetime-offset", value=int(ticks)):
+            since = timedelta(microseconds=ticks // 10)
+            return f"{date_json(datetime(1, 1, 1, tzinfo=UTC) + since)}+00:00"
+        case proton.Described(descriptor="com.microsoft:uri", value=str(text)):
+            return text
+    return value
 
 
 def as_text(value: Any) -> str:

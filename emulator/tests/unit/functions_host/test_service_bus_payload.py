@@ -46,6 +46,33 @@ def test_texts_are_strings_numbers_are_json_and_absent_values_are_left_out() -> 
     assert not absent & seen.keys()
 
 
+TICKS_OF_2026 = 639_028_224_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (proton.timestamp(1_790_000_000_120), "2026-09-21T14:13:20.12Z"),
+        (proton.timestamp(0), "1970-01-01T00:00:00Z"),
+        (proton.timestamp(2**60), "9999-12-31T23:59:59.9999999Z"),
+        (
+            proton.Described(proton.symbol("com.microsoft:datetime-offset"), TICKS_OF_2026),
+            "2026-01-01T00:00:00+00:00",
+        ),
+        (proton.Described(proton.symbol("com.microsoft:uri"), "urn:theirs"), "urn:theirs"),
+        (uuid.UUID("0f6d1c3a-8f1e-4b7e-9c55-0d7b8f7f4e21"), "0f6d1c3a-8f1e-4b7e-9c55-0d7b8f7f4e21"),
+        (b"\x00\xff", "AP8="),
+        (proton.int32(5), 5),
+    ],
+)
+def test_native_values_of_application_properties_are_written_as_by_dotnet(
+    value: Any, written: object
+) -> None:
+    payload = payload_of(b"{}", properties={"value": value})
+
+    assert json.loads(payload.metadata["ApplicationProperties"].value) == {"value": written}
+
+
 def test_the_metadata_of_a_message_has_the_names_of_the_extension() -> None:
     """Those of ServiceBusTriggerBindingStrategy, and what the host adds for itself."""
     texts: dict[str, Any] = {
