@@ -248,7 +248,12 @@ def read_place(after: str | None) -> ListPlace | None:
     "POST sessions/{session}/resolution",
     Right.RESOLVE,
     "Carry out a person's decision about what stands still.",
-    {200: "The entry that records it.", **REFUSED, 409: "It does not stand still any more."},
+    {
+        200: "The entry that records it.",
+        **REFUSED,
+        404: "There is no such session.",
+        409: "It does not stand still any more.",
+    },
 )
 async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Carry out a decision: `{"action": ..., "who": ..., "why": ...}`, and what the action needs.

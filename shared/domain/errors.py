@@ -7,6 +7,7 @@ LockstepError
 |  |- NotAuthenticated
 |  |- InvalidBody
 |  |- UnknownType
+|  |- UnknownSession
 |  |- ContentConflict
 |  |- NotHalted
 |  |- NotBlocked
@@ -57,6 +58,10 @@ class InvalidBody(CallerError):
 
 class UnknownType(CallerError):
     """No handler is registered for the type of the message."""
+
+
+class UnknownSession(CallerError):
+    """The session has no entry, so there is nothing to decide about."""
 
 
 class ContentConflict(CallerError):

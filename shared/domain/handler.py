@@ -112,8 +112,9 @@ class Output:
     With `after` the message becomes visible so much later than the sender's time of the message
     that is being handled, in each region, and is never numbered: what is sent meanwhile does not
     wait for it. Where it is for its own session and for HERE, it may have a name, `reminder`. A
-    later entry of the session can then cancel it, or set it anew under that name; a handler is not
-    called for what was cancelled. Raises ValueError for what does not go together.
+    later entry of the session can then cancel it, or set it anew under that name; what was
+    cancelled has no effect, though a pure handler may be called for it by a worker that does not
+    know yet. Raises ValueError for what does not go together.
     """
 
     type: str

@@ -1,10 +1,14 @@
 """A person erases a session's data, or deletes an entry by hand: the session goes on."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
+from functions.http.operate import carry_out
 from shared.domain.errors import NotAllowed, NotOpen
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
@@ -12,6 +16,7 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.storage.entries import position_id
 from shared.testkit.injected_faults import CallFault, ProcessKilled
+from tests.asking import ask
 from tests.business import healthy
 from tests.crashes import rest, sent
 from tests.world import SKIP, World, message, take
@@ -109,6 +114,66 @@ async def test_a_fault_that_was_skipped_is_erased_with_its_body() -> None:
     await world.east.resolver.resolve("acc-7", ERASE)
 
     assert kept(world).count(str(SECRET)) == 0
+
+
+async def test_when_several_erase_at_once_there_is_one_entry() -> None:
+    world = await filled()
+    by_bob = replace(ERASE, who="Bob")
+
+    answers = await asyncio.gather(
+        *(worker.resolver.resolve("acc-7", ERASE) for worker in (world.east, world.west) * 3),
+        world.worker("west").resolver.resolve("acc-7", by_bob),
+        return_exceptions=True,
+    )
+
+    (left,) = world.entries()
+    who = left["resolution"]["who"]
+    refused = [one for one in answers if isinstance(one, NotOpen)]
+    assert {one.position for one in answers if isinstance(one, Entry)} == {3}
+    assert len(refused) == (1 if who == "Ada" else 6)
+    assert f"was erased by {who!r}: asked to be forgotten" in str(refused[0])
+    assert kept(world).count(str(SECRET)) == 0
+
+
+async def test_when_another_person_repeats_it_after_a_crash_the_rest_is_removed_all_the_same() -> (
+    None
+):
+    world = await filled()
+    world.journal.fault_plan.plan("compact", CallFault.KILLED_BEFORE)
+    with pytest.raises(ProcessKilled):
+        await world.east.resolver.resolve("acc-7", ERASE)
+
+    with pytest.raises(NotOpen, match="was erased by 'Ada'"):
+        await world.west.resolver.resolve("acc-7", replace(ERASE, who="Bob"))
+
+    assert kept(world).count(str(SECRET)) == 0
+    assert len(world.entries()) == 1
+
+
+async def test_when_the_session_is_used_again_it_can_be_erased_again() -> None:
+    world = await filled()
+    await world.east.resolver.resolve("acc-7", ERASE)
+    await world.east.consumer.consume(secret(3))
+    await settle(world.east)
+
+    entry = await world.east.resolver.resolve("acc-7", ERASE)
+
+    assert entry.position == 5
+    assert kept(world).count(str(SECRET)) == 0
+
+
+@pytest.mark.parametrize("action", ["erase", "set-state"])
+async def test_when_there_is_no_such_session_it_is_said_by_name(action: str) -> None:
+    decision = {"action": action, "who": "Ada", "why": "asked"}
+    decision |= {"body": {"amounts": []}} if action == "set-state" else {}
+
+    response = await carry_out(
+        World().east, ask(json.dumps(decision).encode(), route={"session": "acc-8"})
+    )
+
+    problem = json.loads(response.get_body())
+    assert (response.status_code, problem["type"]) == (404, "UnknownSession")
+    assert "acc-8" in problem["detail"]
 
 
 async def test_the_journal_of_a_saga_is_not_erased() -> None:

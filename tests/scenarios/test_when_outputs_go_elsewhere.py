@@ -401,6 +401,23 @@ async def test_each_region_gets_its_copy_at_its_time_and_it_acts_once(world: Wor
     assert "reminders" not in world.entries()[-1]
 
 
+@pytest.mark.parametrize("name", ["", None])
+async def test_when_it_has_no_name_it_comes_later_all_the_same(name: Any) -> None:
+    handlers = Handlers()
+
+    @handlers.register("order.told", state=Order, body=Told)
+    def hear(order: Order, _: Told, __: Context) -> Handled[Order]:
+        return Handled(order, (Output("order.late", Told(), to=HERE, after=AFTER, reminder=name),))
+
+    world = World(handlers=handlers)
+    began = world.clock.now()
+
+    await world.east.consumer.consume(instruct(world, 0))
+
+    (queued,) = world.bus.queues["east", "in"]
+    assert queued.visible_at - began == pytest.approx(AFTER.total_seconds())
+
+
 async def test_what_is_sent_meanwhile_does_not_wait_for_it(world: World) -> None:
     outcomes = await take(world.east, *(instruct(world, n, "place", str(n)) for n in range(3)))
 

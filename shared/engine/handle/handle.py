@@ -522,7 +522,8 @@ def address_output(
     if output.after is not None:
         if output.reminder and (target, to) != (cause.session, HERE):
             raise ValueError(f"the reminder {output.reminder!r} is for another session or queue")
-        sent_at, reminder = (context.now + output.after).isoformat(), output.reminder
+        # Without a name it is a reminder as well: that makes it come later.
+        sent_at, reminder = (context.now + output.after).isoformat(), output.reminder or ""
     elif output.ordered:
         sequence = numbers.get(target, 0)
         numbers[target] = sequence + 1

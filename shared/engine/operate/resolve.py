@@ -16,6 +16,7 @@ from shared.domain.errors import (
     NotMissing,
     NotOpen,
     Unavailable,
+    UnknownSession,
     UnreadableState,
 )
 from shared.domain.handler import HandlerInput, StateModel
@@ -153,9 +154,9 @@ class Resolver:
         A message that fails again halts the session again, in the entry returned. A state may be
         set whether the session is halted or not; a halted one stays so, until its message is run
         again on that state, or skipped. Raises InvalidState for a state that is not its model's;
-        NotHalted, NotMissing or NotOpen where what the decision is about does not stand still (any
-        more); NotOpen or NotAllowed for what cannot be erased; UnknownType for a corrected type
-        without a handler; Unavailable when other workers kept being first.
+        UnknownSession; NotHalted, NotMissing or NotOpen where what the decision is about does not
+        stand still (any more); NotOpen or NotAllowed for what cannot be erased; UnknownType for a
+        corrected type without a handler; Unavailable when other workers kept being first.
         """
         others = {
             ResolutionAction.CLOSE: self.close,
@@ -220,9 +221,7 @@ class Resolver:
 
     async def set_state(self, session: str, decision: ResolutionRequest) -> Entry | None:
         """Give the session another state; None when another worker was first."""
-        head = await self.worker.read_head(session)
-        if head is None or head.status is Status.WORKING:
-            raise Unavailable(f"session {session!r} has no entry, or its handler is running", 1.0)
+        head = require_ended(session, await self.worker.read_head(session))
         if decision.at is not None and (head.halt is None or decision.at != head.halt.at):
             raise NotHalted(f"session {session!r} is not halted by entry {decision.at}")
         declared = await self.model_of(head, decision)
@@ -249,29 +248,41 @@ class Resolver:
         """Remove all that a session holds of a person; None when another worker was first.
 
         What is left tells copies apart and nobody's data: numbers, ids, digests, and this entry.
-        Raises NotOpen where something of the session waits, NotAllowed for a saga's.
+        The same decision again finds its entry, and finishes it. Raises NotOpen where something of
+        the session waits or it was erased by another decision, NotAllowed for a saga's.
         """
         if key_of(session) is not None:
             # Its state is what keeps it from starting twice.
             raise NotAllowed("the journal of a saga is not erased")
         head = await self.worker.read_head(session)
         await self.require_settled(session, head)
-        if head is None or head.status is Status.WORKING:
-            raise Unavailable(f"session {session!r} has no entry, or its handler is running", 1.0)
+        head = require_ended(session, head)
+        before = head.resolution
+        if before is not None and before.action == ResolutionAction.ERASE:
+            # Of several at once one wrote its entry. A crash after it left older ones.
+            await self.remove_before(head)
+            if before != decision.resolution:
+                raise NotOpen(f"session {session!r} was erased by {before.who!r}: {before.why}")
+            return head
         lagging = await self.dispatcher.catch_up(head)
         attempt = self.worker.new_attempt()
         entry = next_entry.erase(head, attempt, lagging, decision.resolution)
         if await self.dispatcher.append(head, entry) is None:
             return None
-        # A crash from here on leaves older entries, and the decision may be repeated. They go
-        # oldest first, as in compaction: a worker that slept on one of them finds it gone.
+        await self.remove_before(entry)
+        return entry
+
+    async def remove_before(self, entry: Entry) -> None:
+        """Remove every older entry of a session."""
+        # A crash leaves some, and the decision may be repeated. They go oldest first, as in
+        # compaction: a worker that slept on one of them finds it gone.
         while True:
-            oldest = await self.journal.oldest_entries(session, REMOVED_AT_ONCE)
+            oldest = await self.journal.oldest_entries(entry.session, REMOVED_AT_ONCE)
             free = [one.entry for one in oldest if one.entry.position < entry.position]
             if not free:
-                return entry
+                return
             positions, states = fit_batch(free, REMOVED_AT_ONCE)
-            await self.journal.compact(session, positions, {}, states)
+            await self.journal.compact(entry.session, positions, {}, states)
 
     async def require_settled(self, session: str, head: Entry | None) -> None:
         """Raise NotOpen where an older entry is still needed: its data would have to stay."""
@@ -363,3 +374,12 @@ class Resolver:
         closed = decision.resolution
         is_closed = await self.journal.close(session, entry.position, stored.version, closed)
         return replace(entry, closed=closed) if is_closed else None
+
+
+def require_ended(session: str, head: Entry | None) -> Entry:
+    """The newest entry; raises UnknownSession for none, and Unavailable for a claim."""
+    if head is None:
+        raise UnknownSession(f"there is no session {session!r}")
+    if head.status is Status.WORKING:
+        raise Unavailable(f"session {session!r} is running a handler", 1.0)
+    return head
