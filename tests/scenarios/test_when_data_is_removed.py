@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -164,7 +165,7 @@ async def test_when_the_session_is_used_again_it_can_be_erased_again() -> None:
 
 @pytest.mark.parametrize("action", ["erase", "set-state"])
 async def test_when_there_is_no_such_session_it_is_said_by_name(action: str) -> None:
-    decision = {"action": action, "who": "Ada", "why": "asked"}
+    decision: dict[str, Any] = {"action": action, "who": "Ada", "why": "asked"}
     decision |= {"body": {"amounts": []}} if action == "set-state" else {}
 
     response = await carry_out(

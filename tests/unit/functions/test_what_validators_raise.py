@@ -82,7 +82,7 @@ async def send_again(world: World, body: str) -> func.HttpResponse:
     stray = Message("m", "acc-7", "ask", body.encode())
     properties = wire.to_properties(stray)
     report = await world.east.rejecter.reject("acc-7", properties, stray.body, "no number")
-    (queued,) = (await world.east.errors.browse("acc-7", limit=9))[-1:]
+    queued = (await world.east.errors.browse("acc-7", limit=9)).reports[-1]
     said = {"session": "acc-7", "report": report.id, "sequence": queued.queued.sequence}
     decision = json.dumps(said | {"who": "Ada", "why": "mended"})
     return await error_queue.repeat(world.east, ask(decision))
