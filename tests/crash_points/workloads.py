@@ -25,15 +25,18 @@ from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import SagaState
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
+from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
+from shared.testkit.injected_faults import CallFault
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -275,6 +278,33 @@ async def delivered_meanwhile(regions: BusinessRegions) -> object:
             lambda worker: worker.recovery.dispatcher.deliver_in_order(shown, ["west"])
         )
         return await regions.result()
+
+
+async def sent_on(regions: BusinessRegions) -> object:
+    """Outputs of many batches, of which a region refuses one: whoever goes on begins there."""
+    with small_limits(wanted=True), patch.object(deliver, "BATCH_BYTES_MAX", 1_000):
+        regions.faults.plan("send.west", None, CallFault.REFUSED)
+        await regions.take([writing([500] * 4)])
+        return await regions.end()
+
+
+async def dropped_while_pending(regions: BusinessRegions) -> object:
+    """Outputs that a region misses, and that a person gives up."""
+    with regions.undisturbed(), regions.without_west():
+        await regions.take(BILLS[:1])
+    decision = OutputDecision(OutputAction.DROP, "Ada", "nobody wants them")
+
+    async def drop(worker: Services) -> None:
+        with suppress(NotBlocked):
+            await worker.outputs.decide(SESSION, EVERY_QUEUE, decision)
+
+    regions.clock.seconds += PAUSE_SECONDS_MAX
+    await regions.insist(drop)
+    await regions.finish()
+    # What a worker sent before it died stays sent.
+    types = {one.type for one in regions.bus.messages("west", "out")}
+    assert types == {TOMBSTONE_TYPE}
+    return [one.number for one in regions.bus.messages("west", "out")][-1]
 
 
 async def made_again(regions: BusinessRegions) -> object:
@@ -526,6 +556,8 @@ WORKLOADS: Mapping[str, Work] = {
         staged,
         staged_under_a_claim,
         delivered_meanwhile,
+        sent_on,
+        dropped_while_pending,
         made_again,
         blocked_at_a_queue,
         dropped,

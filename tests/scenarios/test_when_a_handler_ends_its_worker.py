@@ -137,7 +137,13 @@ class Hosted:
         for call in calls:
             call.cancel()
         ended = await asyncio.gather(*calls, return_exceptions=True)
-        if any(isinstance(one, ProcessKilled) for one in ended):
+        # A trigger raises nothing but Exceptions, so there it is the cause.
+        if any(
+            isinstance(cause, ProcessKilled)
+            for one in ended
+            if one
+            for cause in (one, one.__cause__)
+        ):
             self.deaths += 1
             self.worker = self.start()
 

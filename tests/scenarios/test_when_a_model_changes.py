@@ -17,6 +17,7 @@ from shared.domain.errors import (
     NotHalted,
     NotMissing,
     Unavailable,
+    UnknownSession,
 )
 from shared.domain.handler import (
     Context,
@@ -476,7 +477,7 @@ async def test_what_is_no_state_of_the_model_is_not_set(state: Any) -> None:
 async def test_a_state_is_set_where_there_is_one_and_for_the_fault_that_is_meant() -> None:
     world = await unreadable()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnknownSession):
         await world.east.resolver.resolve("nobody", set_state({"amounts": []}))
     with pytest.raises(NotHalted):
         await world.east.resolver.resolve("acc-7", set_state({"amounts": []}, at=0))

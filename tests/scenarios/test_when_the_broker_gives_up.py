@@ -19,7 +19,7 @@ from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
-from shared.testkit.injected_faults import CallFault, FaultPlan, ProcessKilled
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import claimed
 from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
@@ -80,19 +80,12 @@ async def test_it_shares_no_entry_with_deliveries_that_come_meanwhile(world: Wor
 async def test_one_whose_handler_ends_each_worker_becomes_a_fault(kind: Kind) -> None:
     deadly, ran = Handlers(), 0
 
+    @deadly.register("account.kill", state=Account, body=Amount, kind=kind)
     def kill(account: Account, body: Amount, _: Context) -> Account:
         nonlocal ran
         ran += 1
-        # What its worker would ask of the store next is not asked any more.
-        world.journal.fault_plan = FaultPlan()
-        world.journal.fault_plan.plan("replace", CallFault.KILLED_BEFORE)
-        return account
+        raise ProcessKilled("account.kill")
 
-    async def kill_outside(account: Account, body: Amount, context: Context) -> Account:
-        return kill(account, body, context)
-
-    register = deadly.register("account.kill", state=Account, body=Amount, kind=kind)
-    register(kill_outside if kind is Kind.EFFECTFUL else kill)
     world, letter = World(handlers=deadly), letter_of(message(0, kind="account.kill"))
     for _ in range(9):
         if world.entries() and world.entries()[-1]["status"] != "working":

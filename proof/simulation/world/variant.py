@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from proof.simulation.world.faults import SeededRandom
 from shared.domain import next_entry, producer
+from shared.engine.dispatch import deliver
 from shared.engine.operate import compact
 from shared.engine.worker import Policy, WaitLimits
 from shared.storage import documents, entries, limits
@@ -21,6 +22,8 @@ SMALL: tuple[Limit, ...] = (
     (compact, "REMOVED_AT_ONCE", 4),
     (limits, "INLINE_BYTES_MAX", 1_600),
     (limits, "STAGED_BYTES_MAX", 1_400),
+    # Two or three messages fill a batch.
+    (deliver, "BATCH_BYTES_MAX", 2_400),
     (producer, "REMEMBERED_MAX", 4),
     # Larger states lie beside their entries, and some of them are not written again.
     (next_entry, "STATE_INLINE_BYTES_MAX", 120),

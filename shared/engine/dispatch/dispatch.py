@@ -137,11 +137,20 @@ class Dispatcher:
             return ()
         # A region that is paused costs its messages nothing: its own sweep delivers what it misses.
         reachable = [region for region in lagging if self.delivery.is_reachable(region)]
-        if reachable:
+        waits = self.worker.policy.waits
+        until = self.worker.clock.now() + waits.bound_seconds
+        while reachable:
             if left is not None:
                 await self.acknowledgements.record_session(head.session)
-            late = await self.deliver_earlier(head.session, reachable)
+            late = await self.deliver_earlier(head, reachable)
             lagging = tuple(r for r in lagging if r not in reachable or r in late)
+            is_over = self.worker.clock.now() >= until
+            if set(lagging) != set(self.delivery.regions) or is_over:
+                break
+            if not await self.is_on_its_way(head):
+                break
+            # Waiting here spends no delivery of the message.
+            await self.worker.clock.sleep(waits.poll_seconds)
         if set(lagging) == set(self.delivery.regions):
             # With every queue out of reach outboxes would pile up in the journal, one for every
             # message. The message stays in its queue instead, which is made for waiting.
@@ -150,17 +159,17 @@ class Dispatcher:
         self.worker.remember_head(head.session, after)
         return lagging
 
-    async def deliver_earlier(self, session: str, regions: Sequence[str]) -> tuple[str, ...]:
-        """Deliver earlier entries' outboxes to regions within reach; the answer is who still lags.
+    async def deliver_earlier(self, head: Entry, regions: Sequence[str]) -> tuple[str, ...]:
+        """Deliver outboxes up to the head's to regions within reach; the answer is who still lags.
 
         Only the worker's own region is waited for, and gets many; another gets only a few.
         """
         own = self.worker.owner.region
         limit = CATCH_UP_MAX if own in regions else OTHERS_MAX + 1
-        pending = await self.journal.pending(session, regions, limit=limit)
+        pending = await self.journal.pending(head.session, regions, limit=limit)
         # Only entries have a place in the journal's order. A producer's copies carry numbers of
-        # their own, so nothing has to wait for them.
-        of_entries = [one for one in pending if one.position is not None]
+        # their own, so nothing has to wait for them; nor for what follows the head, if it is old.
+        of_entries = [one for one in pending if is_up_to(head, one)]
         end_at = self.worker.clock.now() + self.worker.policy.waits.bound_seconds
         late = await self.deliver_in_order(of_entries, [r for r in regions if r == own], end_at)
         until = self.worker.clock.now() + OTHERS_SECONDS
@@ -175,6 +184,13 @@ class Dispatcher:
             # There may be more: a region that missed any of these lags until a search finds fewer.
             return tuple(r for r in regions if any(r in one.outbox.regions for one in pending))
         return late
+
+    async def is_on_its_way(self, head: Entry) -> bool:
+        """Return whether somebody sends the oldest outbox up to the head's, or has just done so."""
+        regions = self.delivery.regions
+        oldest = await self.journal.pending(head.session, regions, limit=1)
+        left = [one for one in oldest if is_up_to(head, one)]
+        return not left or any(self.is_being_sent(left[0], region) for region in regions)
 
     async def deliver_in_order(
         self,
@@ -360,6 +376,11 @@ class Dispatcher:
         if head is None:
             raise OutcomeUnknown(f"the entry before {entry.position} was compacted")
         return replace(await self.worker.input_after(head), captured=entry.captured)
+
+
+def is_up_to(head: Entry, pending: PendingOutbox) -> bool:
+    """Say whether an outbox is that of a head, or of an entry before it."""
+    return pending.position is not None and pending.position <= head.position
 
 
 async def keep_missing(journal: Journal, session: str, outbox: Outbox, done: Delivered) -> Outbox:
