@@ -98,10 +98,14 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredRegions:
-    """The regions that a journal is kept for, and the version they were read at."""
+    """The regions that a journal is kept for, and the version they were read at.
+
+    `kept_for` are settings of the application that it belongs to, as far as one said so.
+    """
 
     names: tuple[str, ...]
     version: str
+    kept_for: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

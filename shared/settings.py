@@ -6,6 +6,7 @@ an address reached with a managed identity (`NAME__clientId`, `NAME__credential`
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from shared.domain.access import Authentication
 
@@ -156,6 +157,14 @@ class Connection:
     endpoint: str | None = None
     client_id: str | None = None
 
+    @property
+    def host(self) -> str:
+        """The name of the service's host, however it is reached."""
+        parts = (self.connection_string or "").split(";")
+        named = (part.partition("=")[2] for part in parts if part.lower().startswith("endpoint="))
+        address = self.endpoint or next(named, "")
+        return urlsplit(address if "//" in address else f"//{address}").hostname or ""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -261,6 +270,12 @@ class Settings:
             },
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
         )
+
+    @property
+    def kept_for(self) -> dict[str, str]:
+        """The settings that no other application has that might come to its journal by mistake."""
+        hosts = {f"{SERVICE_BUS_PREFIX}{r}": one.host for r, one in self.service_bus.items()}
+        return {"LOCKSTEP_QUEUE": self.queue} | hosts
 
     def require_checked_tokens(self) -> None:
         """Raise InvalidSettings where an app would believe tokens that nobody checks.

@@ -13,6 +13,7 @@ from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
 from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
+from shared.domain.message import derive_id
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
@@ -23,6 +24,7 @@ from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
 from shared.settings import Settings
 from shared.storage.journal import Journal
+from shared.storage.kept_queue import KeptQueue
 
 DAY_SECONDS = 24 * 3600.0
 # For so long after its start a worker is careful: within five minutes Durable hands out again what
@@ -102,11 +104,15 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         reply_queues=settings.reply_queues,
     )
     producer = new_producer(settings, outside)
+    leases = CosmosContainer(outside.account, settings.database, settings.leases)
+    queue = f"$queue-{derive_id(*sorted(settings.kept_for.values()))}"
+    producer.readiness.queue = KeptQueue(leases, queue, settings.journal)
     containers: dict[str, Look] = {
         f"container {name!r}": CosmosContainer(outside.account, settings.database, name).look
         for name in (settings.journal, settings.leases, settings.ledgers)
         if name
     }
+    containers["journal and queue of this app"] = producer.readiness.require_regions
     services = build(
         outside.journal,
         outside.delivery,
@@ -120,13 +126,14 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         browser=outside.bus,
     )
     services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS
-    leases = CosmosLeases(CosmosContainer(outside.account, settings.database, settings.leases))
     services = replace(
         services,
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
         docs_url=settings.docs_url,
-        heartbeats=Heartbeats(leases, settings.region, settings.regions, services.in_hand),
+        heartbeats=Heartbeats(
+            CosmosLeases(leases), settings.region, settings.regions, services.in_hand
+        ),
     )
     if not settings.ledgers:
         return services
@@ -164,5 +171,9 @@ async def open_producer(
 
 def new_producer(settings: Settings, outside: Adapters) -> Producer:
     return Producer(
-        outside.journal, outside.delivery, settings.replaced_regions, settings.trace_ratio
+        outside.journal,
+        outside.delivery,
+        settings.replaced_regions,
+        settings.trace_ratio,
+        settings.kept_for,
     )

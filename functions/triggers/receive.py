@@ -76,8 +76,8 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
     # As long as this lasts; health says so when none of them ends (heartbeats.py).
     in_hand.began[id(delivery)] = time.monotonic()
     try:
-        if not services.readiness.is_agreed:
-            await services.readiness.require_regions()
+        if not services.readiness.is_recorded:
+            await services.readiness.require_regions(records=True)
         properties, body = delivery.application_properties or {}, delivery.get_body()
         try:
             message = wire.from_properties(properties, body)

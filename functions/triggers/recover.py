@@ -35,7 +35,7 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await sweep_journal(services.recovery)
-        await sweep_ledgers(services.external_ledgers)
+        await sweep_ledgers(services.external_ledgers, records=services.readiness.is_recorded)
         await sweep_dead_letters(services.dead_letters)
         if services.heartbeats is not None and services.heartbeats.is_due():
             await services.heartbeats.note(SWEEP)
@@ -82,14 +82,15 @@ async def sweep_journal(recovery: Recovery) -> None:
             log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)
 
 
-async def sweep_ledgers(external_ledgers: Services | None) -> None:
+async def sweep_ledgers(external_ledgers: Services | None, *, records: bool = False) -> None:
     """Deliver what producers outside could not send to this region.
 
-    Their list of regions is held against this app's, so that one who knows another is refused.
+    Their list of regions is held against this app's, so that one who knows another is refused, and
+    so is one of another application once this app `records` whose ledgers these are.
     """
     if external_ledgers is not None:
         with postponing("the sweep of the ledgers of producers outside"):
-            await external_ledgers.readiness.require_regions()
+            await external_ledgers.readiness.require_regions(records=records)
             await sweep_journal(external_ledgers.recovery)
 
 

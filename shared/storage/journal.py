@@ -358,12 +358,17 @@ class Journal:
         document = await self.container.read(REGIONS_SESSION, REGIONS_ID)
         if document is None:
             return None
-        return StoredRegions(tuple(document["regions"]), version_of(document))
+        names, kept_for = document["regions"], document.get("kept_for", {})
+        return StoredRegions(tuple(names), version_of(document), kept_for)
 
-    async def save_regions(self, names: Sequence[str], version: str | None) -> bool:
+    async def save_regions(
+        self, names: Sequence[str], version: str | None, kept_for: Mapping[str, str] | None = None
+    ) -> bool:
         """Create (version None) or replace the list; false when somebody else was first."""
         document: Document = {"id": REGIONS_ID, "session": REGIONS_SESSION, "kind": "regions"}
         document["regions"] = list(names)
+        if kept_for:
+            document["kept_for"] = dict(kept_for)
         taken = WriteResult.TAKEN
         stored: Operation = CreateDocument(document, taken)
         if version is not None:

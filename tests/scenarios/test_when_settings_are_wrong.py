@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -12,20 +12,26 @@ from functions.http.operate import report_health
 from functions.triggers.receive import receive_message
 from proof.simulation.world import virtual_time
 from shared.domain.errors import Misconfigured, OutcomeUnknown
+from shared.domain.message import derive_id
 from shared.domain.outbox import AppQueues
 from shared.domain.producer import Draft, ProducerOptions
+from shared.engine.build import Services
 from shared.engine.operate.missing_places import LOOK_AGAIN_SECONDS, LOOK_SECONDS_MAX, MissingPlaces
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS as ASK_AGAIN_SECONDS
 from shared.engine.publish.readiness import LOOK_SECONDS_MAX as ASK_SECONDS_MAX
 from shared.engine.publish.readiness import Readiness
+from shared.settings import Connection
+from shared.storage.kept_queue import KeptQueue
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
+from shared.testkit.memory import MemoryContainer
+from shared.testkit.memory_store import MemoryStore
 from tests.asking import ask
 from tests.business import failing
 from tests.crashes import rest
 from tests.deliveries import delivery_of
 from tests.loop_clock import in_virtual_time
-from tests.world import POLICY, REGIONS, World, message
+from tests.world import POLICY, REGIONS, World, message, require
 
 # When a producer is misconfigured, it is told by name, and nothing is numbered.
 
@@ -260,6 +266,125 @@ async def test_a_store_that_is_silent_delays_nobody_for_long() -> None:
 
     assert asyncio.get_running_loop().time() - began >= ASK_SECONDS_MAX
     assert not readiness.is_agreed
+
+
+# When an app comes to the journal or the queue of another application, it is refused by name.
+
+OURS = {
+    "LOCKSTEP_QUEUE": "in",
+    "ServiceBus_east": "east.example",
+    "ServiceBus_west": "west.example",
+}
+
+
+def app_of(world: "SharedWorld", region: str, **settings: str) -> Services:
+    """An app with these settings in place of ours; its own journal is named by one of them."""
+    worker = world.worker(region)
+    journal = settings.pop("LOCKSTEP_JOURNAL", "journal")
+    worker.readiness.kept_for = OURS | settings
+    leases = MemoryContainer(world.leases)
+    key = "$queue-" + derive_id(*sorted(worker.readiness.kept_for.values()))
+    worker.readiness.queue = KeptQueue(leases, key, journal)
+    return worker
+
+
+@dataclass
+class SharedWorld(World):
+    """A world with leases beside its journal."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.leases = MemoryStore(self.clock)
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ({"LOCKSTEP_QUEUE": "other-in"}, "LOCKSTEP_QUEUE is 'other-in', .* with 'in'"),
+        ({"ServiceBus_west": "other.example"}, "ServiceBus_west is 'other.example', .* 'west.ex"),
+    ],
+)
+async def test_another_application_on_a_journal_settles_nothing(
+    other: dict[str, str], name: str
+) -> None:
+    world = SharedWorld()
+    await receive_message(app_of(world, "east"), delivery_of(message(0)))
+    stranger = app_of(world, "west", **other)
+
+    for trigger in (
+        receive_message(stranger, delivery_of(message(0))),
+        receive_message(stranger, delivery_of(message(1))),
+        stranger.readiness.require_regions(),
+        stranger.producer.publish("acc-7", DRAFTS, OPTIONS),
+    ):
+        with pytest.raises(Misconfigured, match=name):
+            await trigger
+
+    assert world.amounts() == [1]
+    await receive_message(app_of(world, "west"), delivery_of(message(1)))
+    assert world.amounts() == [1, 2]
+
+
+async def test_two_journals_of_one_queue_are_refused_by_name() -> None:
+    """Two applications on one queue, or one whose regions point at different journals."""
+    world, elsewhere = SharedWorld(), SharedWorld()
+    elsewhere.leases = world.leases
+    await receive_message(app_of(world, "east"), delivery_of(message(0)))
+
+    lost = app_of(elsewhere, "west", LOCKSTEP_JOURNAL="jornal")
+    with pytest.raises(Misconfigured, match=r"LOCKSTEP_JOURNAL is 'jornal', .* keeps 'journal'"):
+        await receive_message(lost, delivery_of(message(1)))
+    assert elsewhere.entries() == []
+
+    other = app_of(elsewhere, "west", LOCKSTEP_JOURNAL="others", LOCKSTEP_QUEUE="others-in")
+    await receive_message(other, delivery_of(message(0, session="theirs")))
+
+
+async def test_what_was_corrected_before_the_first_message_is_nobodys() -> None:
+    world = SharedWorld()
+    misspelt = app_of(world, "east", LOCKSTEP_QUEUE="inn", LOCKSTEP_JOURNAL="journal")
+    await misspelt.readiness.require_regions()
+
+    await receive_message(app_of(world, "east"), delivery_of(message(0)))
+
+    assert world.amounts() == [1]
+
+
+async def test_a_journal_of_an_older_release_becomes_the_first_apps() -> None:
+    world = SharedWorld()
+    await world.journal.save_regions(REGIONS, None)
+    east = app_of(world, "east")
+    for sequence in range(3):
+        await receive_message(east, delivery_of(message(sequence)))
+
+    assert require(await world.journal.regions()).kept_for == OURS
+    assert world.journal.fault_plan.calls["regions"] == 2
+    with pytest.raises(Misconfigured):
+        await app_of(world, "west", LOCKSTEP_QUEUE="x").readiness.require_regions()
+
+
+async def test_a_region_that_is_added_is_recorded_with_the_others() -> None:
+    world = SharedWorld()
+    await receive_message(app_of(world, "east"), delivery_of(message(0)))
+    wider = app_of(world, "east", ServiceBus_north="north.example")
+    wider.readiness.queue = None
+    await receive_message(wider, delivery_of(message(1)))
+
+    assert require(await world.journal.regions()).kept_for == OURS | {
+        "ServiceBus_north": "north.example"
+    }
+
+
+def test_a_host_is_named_the_same_however_it_is_reached() -> None:
+    by_key = (
+        "Endpoint=sb://East.servicebus.windows.net:5671/;SharedAccessKeyName=n;SharedAccessKey=k="
+    )
+    for one in (
+        Connection(by_key),
+        Connection(endpoint="east.servicebus.windows.net"),
+        Connection(endpoint="https://east.servicebus.windows.net:443/"),
+    ):
+        assert one.host == "east.servicebus.windows.net"
 
 
 # When something is missing at the start, it is named in the log and by the health.

@@ -49,9 +49,13 @@ class Producer:
     replaced_regions: Sequence[str] = ()
     # Of the messages without a trace so many get one, from 0 to 1.
     trace_ratio: float = 0.0
+    # Settings that only apps and producers of the same application have.
+    kept_for: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.readiness = Readiness(self.journal, self.delivery, self.replaced_regions)
+        self.readiness = Readiness(
+            self.journal, self.delivery, self.replaced_regions, self.kept_for
+        )
         self.ledgers = LedgerBook(self.journal, self.delivery)
         self.locks = SessionLocks()
 

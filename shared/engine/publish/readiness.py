@@ -1,17 +1,19 @@
 """The checks before a process works: whose journal this is, and whether its queue is there.
 
 Both are asked for once. A store or a region that gives no answer at that moment refuses nobody:
-the work itself will show what it can do.
+the work itself will show what it can do. Whose the journal is the first app records to which a
+message came: before that its settings may still be wrong, and would be recorded so.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from shared.domain.errors import Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.outbox import HERE
 from shared.engine.dispatch.deliver import Delivery
-from shared.storage.journal import Journal
+from shared.storage.journal import REGIONS_ID, REGIONS_SESSION, Journal
+from shared.storage.kept_queue import KeptQueue
 
 # Nobody waits longer for the list, which is one read.
 LOOK_SECONDS_MAX = 2.0
@@ -25,14 +27,23 @@ class Readiness:
     """The state of the checks whether a process is configured as journal and queues need it.
 
     `replaced` is the list of regions that its own takes the place of, where a person changes it.
+    `kept_for` are settings that only apps of the same application have. An app has a `queue`.
     """
 
-    def __init__(self, journal: Journal, delivery: Delivery, replaced: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        delivery: Delivery,
+        replaced: Sequence[str] = (),
+        kept_for: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kept_for = kept_for or {}
+        self.queue: KeptQueue | None = None
         self.journal = journal
         self.delivery = delivery
         self.replaced = frozenset(replaced)
         self.asking = asyncio.Lock()
-        self.is_agreed = False
+        self.is_agreed = self.is_recorded = False
         self.is_queue_seen = False
         self.looks: list[asyncio.Task[bool | Misconfigured]] = []
         self.agree_after = self.look_after = float("-inf")
@@ -51,40 +62,58 @@ class Readiness:
             self.is_queue_seen = False
             raise
 
-    async def require_regions(self) -> None:
+    async def require_regions(self, *, records: bool = False) -> None:
         """Raise Misconfigured where the journal is kept for other regions than this process names.
 
-        Also where the store itself needs a person first.
+        Also where it, or the queue, is another application's, and where the store itself needs a
+        person first. With `records` both are this application's from now on, if they are nobody's.
         """
         async with self.asking:
-            if self.is_agreed or self.delivery.clock.now() < self.agree_after:
+            is_asked = self.is_recorded if records else self.is_agreed
+            if is_asked or self.delivery.clock.now() < self.agree_after:
                 return
             try:
                 async with asyncio.timeout(LOOK_SECONDS_MAX):
-                    self.is_agreed = await self.agree()
+                    self.is_agreed = await self.agree(records=records)
+                self.is_recorded = self.is_agreed and records
             except Misconfigured:
                 raise
             except (Unavailable, OutcomeUnknown, TimeoutError):
                 self.agree_after = self.delivery.clock.now() + LOOK_AGAIN_SECONDS
 
-    async def agree(self) -> bool:
-        """Compare the lists; the first process of all stores its own.
+    async def agree(self, *, records: bool) -> bool:
+        """Compare the lists, and whose they are; the first process of all stores its own.
 
         False where another one was faster: the next operation looks at that. Raises Misconfigured.
         """
-        ours = self.delivery.regions
+        if self.queue is not None:
+            await self.queue.require_ours(records=records)
+        ours, kept_for = self.delivery.regions, dict(self.kept_for if records else {})
         stored = await self.journal.regions()
         if stored is None:
-            return await self.journal.save_regions(ours, None)
+            return await self.journal.save_regions(ours, None, kept_for)
+        self.require_ours(stored.kept_for)
+        kept_for |= stored.kept_for
         # The order says which region is preferred, and may be changed at any time.
         if set(stored.names) == set(ours):
-            return True
+            is_known = kept_for == stored.kept_for
+            return is_known or await self.journal.save_regions(ours, stored.version, kept_for)
         if set(stored.names) == self.replaced:
-            return await self.journal.save_regions(ours, stored.version)
+            return await self.journal.save_regions(ours, stored.version, kept_for)
         raise Misconfigured(
             f"LOCKSTEP_REGIONS names {', '.join(ours)}, but the journal is kept for"
             f" {', '.join(stored.names)}: name the same regions everywhere"
         )
+
+    def require_ours(self, kept_for: Mapping[str, str]) -> None:
+        """Raise Misconfigured where a journal is kept for another application than this one."""
+        for name in [one for one in self.kept_for if one in kept_for]:
+            if self.kept_for[name] != kept_for[name]:
+                raise Misconfigured(
+                    f"{name} is {self.kept_for[name]!r}, but the journal belongs to an application"
+                    f" with {kept_for[name]!r}: correct it, or name another journal; if the move is"
+                    f" meant, take kept_for out of document {REGIONS_ID!r} of {REGIONS_SESSION!r}"
+                )
 
     async def require_queue(self) -> None:
         """Raise Misconfigured where every region that answers says that its queue takes nothing."""
