@@ -57,6 +57,21 @@ async def test_a_copy_costs_a_point_read_and_many_one_for_every_forty(
     assert await cost_of_copies(world, bills) == {"processed": reads}
 
 
+async def test_a_leading_region_without_a_memory_commits_and_sends_nothing_anew() -> None:
+    """Its handlers may run for the first number and what comes with it, as P7 says."""
+    bills = [message(n, kind="account.bill") for n in range(12)]
+    world = await done(*bills)
+    state, outputs = world.amounts(), world.outputs("east")
+
+    for start in range(0, len(bills), 4):
+        outcomes = await consume_together(world.worker("east"), bills[start : start + 4])
+        assert set(outcomes) == {AlreadyDone()}
+
+    assert (world.amounts(), world.outputs("east")) == (state, outputs)
+    # Only the first number is tried without a read, and refused.
+    assert world.journal.fault_plan.calls["append"] <= 1
+
+
 async def test_copies_that_come_twice_cost_nothing_more() -> None:
     bills = [message(n) for n in range(40)]
     world = await done(*bills)

@@ -502,7 +502,7 @@ class Consumer:
     async def commit_fold(self, made_from: EntryInput, messages: Sequence[Message]) -> Entry | None:
         """One entry for the first of these messages, with its outputs sent.
 
-        None where that is no use, or when another worker was first: then the head is forgotten.
+        None where that is no use, or when another worker was first: then the head is not trusted.
         """
         head = made_from.head
         entry = self.folder.fold(made_from, messages, await self.worker.input_after(head))
@@ -514,6 +514,9 @@ class Consumer:
             return None
         if stored is None:
             self.worker.remember_head(entry.session, None)
+            if head is None:
+                # There is a session after all: a read costs less than running and being refused.
+                await self.worker.read_head(entry.session)
         return stored
 
 
