@@ -60,8 +60,9 @@ def check(
     if their handlers want one. Where handlers have kinds of sagas, each region has a task hub; a
     message that starts one needs a time such as `moment(0.0)`, at which each run begins, or its
     steps are too late. Pure handlers are run again, and must give the same. An effectful handler
-    may be run more than once. `invariant` raises AssertionError for what must never be. `correct`
-    gives the body with which an operator would correct a message that failed, or None.
+    may be run more than once. What is scheduled is waited for, up to a day. `invariant` raises
+    AssertionError for what must never be. `correct` gives the body with which an operator would
+    correct a message that failed, or None.
 
     Raises AssertionError with the seed, the promise or the invariant that broke, and the fewest
     faults found that break it; ValueError where two messages of a session share an id.

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from pydantic import BaseModel
 from functions.handlers import orders
 from local.testing.patience import run_patiently
 from proof.simulation.testing import FinalState, check, moment
-from shared.domain.handler import Context, Handled, Handlers, Output
+from shared.domain.handler import HERE, Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from tests.saga_stage import order
 
@@ -106,6 +108,25 @@ def nobody_has_half_an_order(seen: FinalState) -> None:
     is_sold = "completed" in ends
     assert seen.states["stock:p"]["left"] == (4 if is_sold else 10)
     assert bool(seen.states["account:ada"]["paid"]) is is_sold
+
+
+def test_what_is_scheduled_an_hour_ahead_is_waited_for() -> None:
+    late = Handlers()
+
+    @late.register("stock.change", state=Stock, body=Change)
+    def put_off(stock: Stock, body: Change, _: Context) -> Handled[Stock]:
+        after = timedelta(hours=1)
+        return Handled(stock, (Output("stock.late", Change(by=body.by), to=HERE, after=after),))
+
+    @late.register("stock.late", state=Stock, body=Change)
+    def take_late(stock: Stock, body: Change, _: Context) -> Stock:
+        return Stock(left=stock.left + body.by)
+
+    def is_taken(seen: FinalState) -> None:
+        assert seen.states["nuts"]["left"] == 3
+
+    sent = [replace(one, time=moment(0.0)) for one in changes("nuts", 5, -2)]
+    assert check(late, sent, is_taken, seeds=[0]) == 1
 
 
 def test_sagas_take_part_in_both_regions() -> None:

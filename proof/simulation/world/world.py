@@ -19,6 +19,8 @@ RESTART_SECONDS_MAX = 6.0
 # How long all messages may take, and how long it may take to finish what they caused.
 FINISH_SECONDS_MAX = 900.0
 POLL_SECONDS = 2.0
+# What is scheduled is waited for as well, so far ahead; each message of it may schedule another.
+SCHEDULED_SECONDS_MAX = 24 * 3600.0
 
 
 class World(Cloud):
@@ -93,11 +95,12 @@ class World(Cloud):
 
     async def finish(self) -> None:
         await asyncio.sleep(max(0.0, self.injector.profile.faults_end_at - now()))
-        give_up_at = now() + FINISH_SECONDS_MAX
+        began = now()
         while left := self.unfinished():
-            if now() > give_up_at:
+            if now() > self.give_up_at(began):
                 raise TimeoutError(", ".join(left))
             await asyncio.sleep(POLL_SECONDS)
+        give_up_at = now() + FINISH_SECONDS_MAX
         if self.variant.small_limits:
             # Three sweeps without faults compact what is old enough. A host that was frozen may
             # write once more when it goes on.
@@ -105,6 +108,12 @@ class World(Cloud):
                 if now() > give_up_at:
                     raise TimeoutError("the journal is written to without end")
                 await asyncio.sleep(left_seconds)
+
+    def give_up_at(self, began: float) -> float:
+        """Return when all has to be done: some time after the last message that is scheduled."""
+        queued = (one for namespace in self.namespaces.values() for one in namespace.queues[QUEUE])
+        last = max((one.visible_at for one in queued), default=began)
+        return min(max(began, last), began + SCHEDULED_SECONDS_MAX) + FINISH_SECONDS_MAX
 
     def old_at(self) -> float:
         """Return when all of the journal is older than the retention and no host is frozen."""
