@@ -8,6 +8,7 @@ of the invocation itself. Nothing here is on the way of a message whose handler 
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
 
@@ -99,7 +100,8 @@ def find_frames(error: BaseException) -> tuple[str, ...]:
         return error.raised_at
     lines: list[str] = []
     room = FRAMES_MAX
-    try:
+    # What an exception does when it is looked at must not hide why its message failed.
+    with suppress(BaseException):
         for one in chain_of(error):
             own = [frame for frame in frames_in(one) if is_of_a_team(frame[0].co_filename)]
             # An error of Lockstep's own may have no such frame, and what it came from has.
@@ -111,9 +113,6 @@ def find_frames(error: BaseException) -> tuple[str, ...]:
         if not lines and not isinstance(error, LockstepError):
             called = (one for one in frames_in(error) if not is_of_lockstep(one[0].co_filename))
             lines += map(write_frame, [*called][-FRAMES_MAX:])
-    except BaseException:
-        # What an exception does when it is looked at must not hide why its message failed.
-        return tuple(lines)
     return tuple(lines)
 
 
@@ -121,9 +120,11 @@ def chain_of(error: BaseException) -> list[BaseException]:
     """An exception, what it groups and what caused it: each once, and not too many."""
     found = [error]
     for one in found:
-        following = [*one.exceptions] if isinstance(one, BaseExceptionGroup) else []
-        following += [one.__cause__ or (None if one.__suppress_context__ else one.__context__)]
-        found += [new for new in following if new is not None and new not in found]
+        members = one.exceptions[:EXCEPTIONS_MAX] if isinstance(one, BaseExceptionGroup) else ()
+        context = None if one.__suppress_context__ else one.__context__
+        for new in (*members, one.__cause__, context):
+            if new is not None and all(new is not other for other in found):
+                found.append(new)
         if len(found) >= EXCEPTIONS_MAX:
             break
     return found[:EXCEPTIONS_MAX]
