@@ -132,11 +132,15 @@ async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
 ) -> None:
     # Without a number and a time it cannot be told from a copy.
     stray = Message(derive_id("stray"), "N/9", "flight.status", status("N/9", 0).body)
-    await stack.put("east", stray)
+    for region in ("east", "west"):
+        await stack.put(region, stray)
 
-    until(lambda: ask("errors", "N/9")["errors"], what="its report")
+    def regions() -> list[str]:
+        return [name for one in ask("errors", "N/9")["errors"] for name in one["regions"]]
+
+    until(lambda: sorted(regions()) == ["east", "west"], what="its report in both regions")
     (listed,) = ask("errors")["errors"]
-    assert (listed["session"], listed["repeatable"]) == ("N/9", True)
+    assert (listed["session"], listed["open"], listed["repeatable"]) == ("N/9", True, True)
     for _ in range(2):
         ask("send-again", "N/9", "--why", "it is new", "--yes")
 
