@@ -17,6 +17,7 @@ from shared.domain.message import derive_id
 from shared.domain.outbox import AppQueues
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
+from shared.engine.handle.limit import WATCHDOG, HandlerLoops
 from shared.engine.operate.heartbeats import Heartbeats
 from shared.engine.operate.missing_places import Look
 from shared.engine.publish.publish import Producer
@@ -124,7 +125,9 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         containers,
         telemetry=outside.telemetry,
         browser=outside.bus,
+        finish=HandlerLoops().finish,
     )
+    WATCHDOG.may_end_process(policy.handler_seconds)
     services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS
     services = replace(
         services,

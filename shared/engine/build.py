@@ -16,6 +16,7 @@ from shared.engine.dispatch.acknowledge import Acknowledgements
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import HandlerRunner
+from shared.engine.handle.limit import Finish, finish_within
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
@@ -92,10 +93,14 @@ def build(  # noqa: PLR0913 - what a worker is made of
     *,
     telemetry: Telemetry | None = None,
     browser: Browser | None = None,
+    finish: Finish = finish_within,
 ) -> Services:
-    """The services of one worker; `containers` are looked at after the start, with the queues."""
+    """The services of one worker; `containers` are looked at after the start, with the queues.
+
+    `finish` runs what handlers do outside: in this loop, unless another way is given.
+    """
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
-    runner = HandlerRunner(worker, delivery.regions)
+    runner = HandlerRunner(worker, delivery.regions, finish)
     dispatcher = Dispatcher(worker, delivery, Acknowledgements(worker))
     claims = Claims(worker, dispatcher, runner)
     duplicates = Duplicates(journal)

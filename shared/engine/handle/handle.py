@@ -76,6 +76,7 @@ from shared.domain.values import (
 )
 from shared.engine.handle.limit import (
     WATCHDOG,
+    Finish,
     HandlerCutOff,
     HandlerThreads,
     TookTooLong,
@@ -112,8 +113,11 @@ class Ending:
 
 
 class HandlerRunner:
-    def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
+    def __init__(
+        self, worker: Worker, regions: tuple[str, ...], finish: Finish = finish_within
+    ) -> None:
         self.handlers = worker.handlers
+        self.finish = finish
         self.clock = worker.clock
         self.handler_seconds = worker.policy.handler_seconds
         self.pure_seconds = worker.policy.pure_seconds
@@ -198,7 +202,7 @@ class HandlerRunner:
                     returned = await asyncio.get_running_loop().run_in_executor(self.threads, run)
                     returned = await returned if inspect.isawaitable(returned) else returned
                 return build_result(handler, returned, given, context, self.handlers.by_type)
-            except LockstepError:
+            except (LockstepError, HandlerCutOff):
                 raise
             except BaseException as error:
                 # Here, as some of these would end the event loop, and with it the worker. Nobody
@@ -206,7 +210,7 @@ class HandlerRunner:
                 raise HandlerFailed(error) from error
 
         try:
-            result = await finish_within(call(), self.handler_seconds)
+            result = await self.finish(call(), self.handler_seconds)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():

@@ -5,20 +5,31 @@ it; the other region would then do the same, and so on for ever.
 """
 
 import asyncio
+import faulthandler
 import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
+from contextvars import ContextVar
 from pathlib import Path
 from threading import Thread, get_ident
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 # How often the watchdog looks, in seconds.
 LOOK_SECONDS = 0.5
 # Runs that were cut off may go on in their threads; with so many of them no other is begun.
 ABANDONED_MAX = 1_000
-FOLDER = str(Path(__file__).parent)
+# In this code nothing is raised: it begins and ends the watch, or runs the loop of other runs.
+SPARED = (str(Path(__file__).parent), str(Path(asyncio.__file__).parent))
+# A run that has not begun after so long finds its loop held by another one, and gets a new one.
+HELD_SECONDS = 1.0
+# A loop that is not held cuts a run off by itself, within this time after the limit.
+MARGIN_SECONDS = 1.0
+# For so long after its limit a run that holds a loop is cut off whenever it comes back to Python.
+# One that holds the worker's loop may go on for so long before the process is ended.
+GRACE_SECONDS = 5.0
+STDERR = 2
 THREAD_NAME = "lockstep-handler"
 
 
@@ -33,32 +44,67 @@ class TookTooLong(TimeoutError):
         super().__init__(f"took more than {seconds:g} s")
 
 
+class Run:
+    """One run of a handler that calls the outside, for whatever runs on its behalf to name it."""
+
+
+RUN: ContextVar[Run | None] = ContextVar("lockstep_run", default=None)
+
+
 class Watchdog:
-    """Cuts off runs that do not end in the thread of the event loop.
+    """Cuts off runs that hold the thread of an event loop.
 
     A thread looks at what runs now and then. Only for a run that is late does it switch monitoring
     on, whose callback is called by the running thread itself, at the next line or jump. So whether
     the run is still going on is decided where the exception is raised, and no other code can meet
     it; and a run in time costs two entries in a dictionary. Code in C that never comes back to
-    Python cannot be cut off.
+    Python cannot be cut off. Where it holds the worker's own loop, or the interpreter's lock,
+    nothing else goes on in the process, so that is ended; see `may_end_process`.
     """
 
     def __init__(self) -> None:
         # By thread: when the run has to end, on the monotonic clock. A handler's runner keeps this.
         self.ends: dict[int, float] = {}
+        # Runs that hold a loop of handlers beyond their limit, and until when they are cut off.
+        self.late: dict[Run, float] = {}
+        # How long the interpreter's lock may be held; None where the process is not ended.
+        self.lock_seconds: float | None = None
         self.thread: Thread | None = None
         self.tool: int | None = None
+
+    def may_end_process(self, handler_seconds: float) -> None:
+        """From now on end the process for what cannot be cut off, some seconds beyond its limit.
+
+        Its message comes again, and is counted (engine/consume/claim.py).
+        """
+        self.lock_seconds = handler_seconds + GRACE_SECONDS
+        end_process_after(self.lock_seconds)
+        self.watch()
+
+    def watch(self) -> None:
+        """Start the thread unless it runs; a fork has no threads of its parent."""
+        if self.thread is None or not self.thread.is_alive():
+            self.start()
 
     def start(self) -> None:
         self.thread = Thread(target=self.look, name="lockstep-watchdog", daemon=True)
         self.thread.start()
 
     def look(self) -> None:
-        """Switch monitoring on while a run is late."""
+        """Switch monitoring on while a run is late, and end the process for one that stays so."""
         while True:
             time.sleep(LOOK_SECONDS)
             now = time.monotonic()
-            is_late = any(end < now for end in list(self.ends.values()))
+            first = min(list(self.ends.values()), default=now)
+            for run in [run for run, until in list(self.late.items()) if until < now]:
+                self.late.pop(run, None)
+            if self.lock_seconds is not None:
+                # Whoever holds the lock for longer keeps this from being called again in time.
+                is_overdue = first + GRACE_SECONDS < now
+                end_process_after(LOOK_SECONDS if is_overdue else self.lock_seconds)
+                if is_overdue:
+                    return
+            is_late = first < now or bool(self.late)
             if is_late and self.tool is None:
                 self.switch_on()
             elif not is_late and self.tool is not None:
@@ -86,14 +132,27 @@ class Watchdog:
     def cut_off(self, code: CodeType, _: int, *__: object) -> None:
         """Called by whatever thread runs Python code: raise in the run that is late."""
         end = self.ends.get(get_ident())
-        is_late = end is not None and end < time.monotonic()
-        # Never in the few lines of this folder that begin and end the watch.
-        if is_late and not code.co_filename.startswith(FOLDER):
+        is_late = (end is not None and end < time.monotonic()) or RUN.get() in self.late
+        if is_late and not code.co_filename.startswith(SPARED):
             raise HandlerCutOff
 
 
 # One for the process: its thread is started with the first run.
 WATCHDOG = Watchdog()
+
+
+def end_process_after(seconds: float) -> None:
+    """End the process then, unless this is called again before; standard error says where it was.
+
+    What waits is a thread of C, which needs no lock of the interpreter.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True, file=STDERR)
+
+
+class Finish(Protocol):
+    """Returns the result of a handler's work, or raises TookTooLong after so many seconds."""
+
+    async def __call__[T](self, work: Coroutine[Any, Any, T], seconds: float) -> T: ...
 
 
 async def finish_within[T](work: Coroutine[Any, Any, T], seconds: float) -> T:
@@ -119,6 +178,90 @@ def ignore_result(ended: asyncio.Future[Any]) -> None:
     """Look at an exception that nobody waits for, or asyncio would report it."""
     if not ended.cancelled():
         ended.exception()
+
+
+class HandlerLoop:
+    """An event loop in a thread of its own; `is_held` says that a run could not begin in time."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.is_held = False
+        Thread(target=self.loop.run_forever, name=THREAD_NAME, daemon=True).start()
+
+
+class HandlerLoops:
+    """Runs the work of handlers in a loop of their own, so that none of them holds the worker's.
+
+    It is the same one from run to run, because clients that an app keeps are bound to their loop.
+    Only while a run holds it, others have another one.
+    """
+
+    def __init__(self) -> None:
+        self.loops: list[HandlerLoop] = []
+
+    async def finish[T](self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """See Finish. A run that holds its loop is cut off in it, as soon as it can be."""
+        run = Run()
+        one, begun = await self.begin(run, work, seconds)
+        running = asyncio.wrap_future(begun)
+        try:
+            done, _ = await asyncio.wait({running}, timeout=seconds + MARGIN_SECONDS)
+        finally:
+            # Does nothing to one that is done.
+            running.cancel()
+        if done:
+            return running.result()
+        WATCHDOG.late[run] = time.monotonic() + GRACE_SECONDS
+        WATCHDOG.watch()
+        # Called when the loop turns again: then nobody holds it.
+        one.loop.call_soon_threadsafe(WATCHDOG.late.pop, run, None)
+        raise TookTooLong(seconds)
+
+    async def begin[T](
+        self, run: Run, work: Coroutine[Any, Any, T], seconds: float
+    ) -> tuple[HandlerLoop, Future[T]]:
+        """Begin the work in a loop that is not held; the loop, and the running work."""
+        caller = asyncio.get_running_loop()
+
+        async def start(
+            one: HandlerLoop, waiting: list[Coroutine[Any, Any, T]], begun: asyncio.Future[None]
+        ) -> T:
+            one.is_held = False
+            # Empty where it was taken to another loop while this one was held.
+            mine = waiting.pop()
+            caller.call_soon_threadsafe(begun.set_result, None)
+            RUN.set(run)
+            try:
+                return await finish_within(mine, seconds)
+            except HandlerCutOff:
+                raise TookTooLong(seconds) from None
+
+        while True:
+            one, waiting, begun = self.free_loop(), [work], caller.create_future()
+            # The context of this call goes along, and with it the trace.
+            starting = asyncio.run_coroutine_threadsafe(start(one, waiting, begun), one.loop)
+            try:
+                await asyncio.wait({begun}, timeout=HELD_SECONDS)
+            except asyncio.CancelledError:
+                starting.cancel()
+                if waiting:
+                    waiting.pop().close()
+                raise
+            try:
+                work = waiting.pop()
+            except IndexError:
+                return one, starting
+            one.is_held = True
+
+    def free_loop(self) -> HandlerLoop:
+        """The first loop that is not held, so that it is the same one again when it is let go."""
+        for one in self.loops:
+            if not one.is_held:
+                return one
+        if len(self.loops) >= ABANDONED_MAX:
+            raise RuntimeError(f"{ABANDONED_MAX} runs of handlers do not end")
+        self.loops.append(HandlerLoop())
+        return self.loops[-1]
 
 
 class HandlerThreads(Executor):

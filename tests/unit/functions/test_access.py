@@ -17,6 +17,7 @@ from functions.page.decisions import answer_form
 from functions.page.page import show_overview
 from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
+from shared.engine.handle.limit import HandlerLoops
 from shared.settings import AUTH_ENABLED, InvalidSettings, Settings
 from shared.wiring import connect
 from tests.asking import ask, document
@@ -183,6 +184,14 @@ def test_tokens_are_not_believed_where_nobody_checks_them(said: dict[str, str]) 
     services = connect(Settings.read(asked_for | {AUTH_ENABLED: "True"}), handlers)
     assert services.authentication is Authentication.ENTRA
     assert connect(Settings.read(ENVIRONMENT), handlers).authentication is Authentication.KEYS
+
+
+def test_an_app_runs_what_handlers_do_outside_in_loops_of_their_own() -> None:
+    services = connect(Settings.read(ENVIRONMENT), handlers)
+
+    finish = services.consumer.claims.runner.finish
+    assert isinstance(getattr(finish, "__self__", None), HandlerLoops)
+    assert services.consumer.runner.finish == finish
 
 
 async def test_nothing_of_a_route_is_done_before_its_right_is_checked() -> None:
