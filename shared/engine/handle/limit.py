@@ -98,7 +98,10 @@ class Watchdog:
             first = min(list(self.ends.values()), default=now)
             for run in [run for run, until in list(self.late.items()) if until < now]:
                 self.late.pop(run, None)
-            if self.lock_seconds is not None:
+            if sys.monitoring.get_tool(sys.monitoring.DEBUGGER_ID) is not None:
+                # A person looks at what runs, for as long as it takes.
+                faulthandler.cancel_dump_traceback_later()
+            elif self.lock_seconds is not None:
                 # Whoever holds the lock for longer keeps this from being called again in time.
                 is_overdue = first + GRACE_SECONDS < now
                 end_process_after(LOOK_SECONDS if is_overdue else self.lock_seconds)
