@@ -320,6 +320,19 @@ def test_what_cannot_be_sent_or_answered_is_refused(handled: Any, said: str) -> 
         returning(handled)
 
 
+def test_a_set_is_written_in_order_wherever_it_lies() -> None:
+    names = {f"c{n}" for n in range(9)}
+    nested = State(colours=names)
+    told = Output("told", nested)
+
+    result = returning(Handled(nested, outputs=(told,), answer=nested))
+
+    assert result.state["colours"] == sorted(names)
+    assert result.answer is not None
+    assert result.answer["colours"] == sorted(names)
+    assert json.loads(result.batches[0].messages[0].body)["colours"] == sorted(names)
+
+
 def test_a_set_has_the_same_text_in_every_process() -> None:
     program = (
         "from tests.unit.shared.test_values import State, returning\n"
