@@ -73,6 +73,10 @@ class Bus:
     faults: Faults
     counters: Counters
 
+    @property
+    def connection_string(self) -> str:
+        return self.namespace.connection_string
+
     def send(self, queue: str, *bodies: str, session: str | None = None) -> None:
         """Send bodies one after the other."""
         with self.client.get_queue_sender(queue) as sender:

@@ -30,7 +30,7 @@ from azure.servicebus.management import (
 )
 
 from local.testing.patience import eventually
-from wire.raw_amqp import sign
+from local.testing.raw_amqp import sign
 from wire.service_bus import Bus, receive_one, running_bus
 
 pytestmark = pytest.mark.wire

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from proton import UNDESCRIBED, Array, Data, Described, Message, symbol, ubyte, uint, ulong
 
-from pages.pages import coded, page
-from wire import raw_amqp
-from wire.raw_amqp import (
+from local.testing import raw_amqp
+from local.testing.raw_amqp import (
     ATTACH_FIELDS,
     RECEIVER,
     SENDER,
@@ -18,6 +17,7 @@ from wire.raw_amqp import (
     described,
     opened_client,
 )
+from pages.pages import coded, page
 from wire.service_bus import Bus, running_bus
 
 pytestmark = pytest.mark.wire
@@ -116,7 +116,7 @@ def test_every_request_of_the_table_is_tried() -> None:
 @pytest.mark.parametrize("name", WITHOUT_EFFECT)
 def test_what_has_no_effect_is_not_in_the_answer(bus: Bus, name: str, role: bool) -> None:
     assert DOCUMENTED.column()[name] == "no effect"
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         plain = answer_to(client, role, {})
 
         assert answer_to(client, role, WITHOUT_EFFECT[name]) == plain
@@ -126,7 +126,7 @@ def test_what_has_no_effect_is_not_in_the_answer(bus: Bus, name: str, role: bool
 def test_what_is_refused_names_itself(bus: Bus, name: str) -> None:
     (condition,) = coded(DOCUMENTED.column()[name])
     role = SENDER if {"properties", "target"} & REFUSED[name].keys() else RECEIVER
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         attach(client, role, REFUSED[name])
         refused = condition_of_refusal(client)
 
@@ -156,7 +156,7 @@ def test_a_filter_that_is_not_applied_is_refused_in_the_words_of_azure(
     bus: Bus, path: str, filters: dict[Any, Any], named: str
 ) -> None:
     """Azure.Messaging.ServiceBus reads what stands behind the last apostrophe."""
-    with opened_client(bus, path) as client:
+    with opened_client(bus.connection_string, path) as client:
         attach(client, RECEIVER, {"filter": filters}, path)
         condition, description = condition_of_refusal(client)
 
@@ -181,7 +181,7 @@ def test_a_filter_that_is_not_applied_is_refused_in_the_words_of_azure(
 def test_what_is_not_of_the_type_it_must_be_is_refused(
     bus: Bus, asked: Mapping[str, Any], said: str
 ) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         attach(client, RECEIVER, asked)
 
         assert condition_of_refusal(client) == ["amqp:decode-error", said]
@@ -193,7 +193,7 @@ def test_the_session_in_force_is_in_the_answer_and_nothing_else(
 ) -> None:
     wanted: Any = Described(SESSION_FILTER, "N101") if is_described else "N101"
     asked = {"filter": {SESSION_FILTER: wanted}, "capabilities": symbols("queue")}
-    with opened_client(bus, SESSIONS) as client:
+    with opened_client(bus.connection_string, SESSIONS) as client:
         attach(client, RECEIVER, asked, SESSIONS)
         source = client.expect(raw_amqp.ATTACH).fields[5].value
 
@@ -207,7 +207,7 @@ def test_the_time_for_which_a_session_is_waited_is_that_of_the_client(bus: Bus) 
         "filter": {SESSION_FILTER: None},
         "properties": {symbol("com.microsoft:timeout"): uint(50)},
     }
-    with opened_client(bus, SESSIONS) as client:
+    with opened_client(bus.connection_string, SESSIONS) as client:
         attach(client, RECEIVER, asked, SESSIONS)
 
         assert condition_of_refusal(client)[0] == "com.microsoft:timeout"
@@ -216,7 +216,7 @@ def test_the_time_for_which_a_session_is_waited_is_that_of_the_client(bus: Bus) 
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize("role", [SENDER, RECEIVER])
 def test_the_settle_mode_of_a_sender_is_in_the_answer(bus: Bus, role: bool, mode: int) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         assert answer_to(client, role, {"snd-settle-mode": ubyte(mode)})[0] == mode
 
 
@@ -227,12 +227,12 @@ def test_the_settle_mode_of_a_sender_is_in_the_answer(bus: Bus, role: bool, mode
 def test_the_settle_mode_of_a_receiver_is_in_the_answer_and_that_of_the_broker_is_first(
     bus: Bus, role: bool, mode: int, answered: int
 ) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         assert answer_to(client, role, {"rcv-settle-mode": ubyte(mode)})[1] == answered
 
 
 def test_the_deliveries_of_a_sender_are_counted_from_its_own_number_on(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         handle = attach(client, SENDER, {"initial-delivery-count": uint(7)})
         assert client.expect(raw_amqp.FLOW).fields[5] == 7
         client.transfer(handle, bytes(Message(body="x").encode()))

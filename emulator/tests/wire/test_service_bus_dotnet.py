@@ -9,8 +9,8 @@ from azure.servicebus import ServiceBusSubQueue
 from proton import UNDESCRIBED, Message, symbol, timestamp
 
 from local.servicebus.nodes.authorization import KEY, KEY_NAME
-from wire import raw_amqp
-from wire.raw_amqp import RECEIVER, SENDER, RawClient, described, opened_client, raw_client
+from local.testing import raw_amqp
+from local.testing.raw_amqp import RECEIVER, SENDER, RawClient, described, opened_client, raw_client
 from wire.service_bus import Bus, receive_one, running_bus
 
 pytestmark = pytest.mark.wire
@@ -39,14 +39,14 @@ def manage(client: RawClient, path: str, operation: str, body: dict[str, Any]) -
 
 
 def test_mssbcbs_without_an_initial_response_is_enough_to_connect(bus: Bus) -> None:
-    with opened_client(bus, QUEUE, "MSSBCBS") as client:
+    with opened_client(bus.connection_string, QUEUE, "MSSBCBS") as client:
         client.attach(SENDER, QUEUE)
 
         assert client.expect(raw_amqp.ATTACH).fields[6].value[0] == QUEUE
 
 
 def test_plain_with_the_key_needs_no_token(bus: Bus) -> None:
-    with raw_client(bus) as client:
+    with raw_client(bus.connection_string) as client:
         assert client.authenticate("PLAIN", f"\0{KEY_NAME}\0{KEY}".encode()) == 0
         client.open()
         handle = client.attach(SENDER, QUEUE)
@@ -64,14 +64,14 @@ def test_plain_with_the_key_needs_no_token(bus: Bus) -> None:
 def test_a_wrong_key_or_an_unknown_mechanism_is_no_way_in(
     bus: Bus, mechanism: str, response: bytes
 ) -> None:
-    with raw_client(bus) as client:
+    with raw_client(bus.connection_string) as client:
         assert client.authenticate(mechanism, response) == 1
         with pytest.raises(EOFError):
             client.read()
 
 
 def test_an_address_may_begin_with_a_slash(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         handle = client.attach(SENDER, f"/{QUEUE}")
         client.expect(raw_amqp.FLOW)
         client.transfer(handle, bytes(Message(body="x").encode()))
@@ -81,7 +81,7 @@ def test_an_address_may_begin_with_a_slash(bus: Bus) -> None:
 
 
 def test_arrays_of_management_are_plain(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         message = bytes(Message(id="m", body="x").encode())
         answer = manage(client, QUEUE, "schedule-message", {"messages": [{"message": message}]})
 
@@ -91,7 +91,7 @@ def test_arrays_of_management_are_plain(bus: Bus) -> None:
 
 def test_the_times_of_renewed_locks_are_a_plain_array(bus: Bus) -> None:
     bus.send(QUEUE, "x")
-    with bus.receiver(QUEUE) as receiver, opened_client(bus, QUEUE) as client:
+    with bus.receiver(QUEUE) as receiver, opened_client(bus.connection_string, QUEUE) as client:
         token = receive_one(receiver).lock_token
         answer = manage(client, QUEUE, "renew-lock", {"lock-tokens": [token]})
 
@@ -103,7 +103,7 @@ def test_the_times_of_renewed_locks_are_a_plain_array(bus: Bus) -> None:
 def test_the_names_of_sessions_are_a_plain_array(bus: Bus) -> None:
     bus.send(SESSIONS, "x", session="N101")
     end_of_time = timestamp(253_402_300_799_000)
-    with opened_client(bus, SESSIONS) as client:
+    with opened_client(bus.connection_string, SESSIONS) as client:
         body = {"last-updated-time": end_of_time, "skip": 0, "top": 10}
         names = manage(client, SESSIONS, "get-message-sessions", body).body["sessions-ids"]
 
@@ -111,7 +111,7 @@ def test_the_names_of_sessions_are_a_plain_array(bus: Bus) -> None:
 
 
 def test_the_condition_of_a_refusal_is_a_symbol(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         answer = manage(client, QUEUE, "cancel-scheduled-message", {"sequence-numbers": [7]})
 
     condition = answer.properties["errorCondition"]
@@ -143,7 +143,7 @@ def send_with_a_property(client: RawClient) -> None:
 
 
 def test_properties_given_with_a_dead_letter_over_the_link_are_kept(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         send_with_a_property(client)
         receiving = client.attach(RECEIVER, QUEUE)
         client.give_credit(receiving)
@@ -163,7 +163,7 @@ def test_properties_given_with_a_dead_letter_over_the_link_are_kept(bus: Bus) ->
 
 
 def test_properties_given_with_a_dead_letter_by_management_are_kept(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client, bus.receiver(QUEUE) as receiver:
+    with opened_client(bus.connection_string, QUEUE) as client, bus.receiver(QUEUE) as receiver:
         send_with_a_property(client)
         body = {
             "disposition-status": "suspended",
@@ -179,7 +179,7 @@ def test_properties_given_with_a_dead_letter_by_management_are_kept(bus: Bus) ->
 
 
 def test_properties_given_with_an_abandon_are_there_when_it_comes_again(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         send_with_a_property(client)
         receiving = client.attach(RECEIVER, QUEUE)
         client.give_credit(receiving)
@@ -194,7 +194,7 @@ def test_properties_given_with_an_abandon_are_there_when_it_comes_again(bus: Bus
 
 
 def test_a_property_that_is_a_map_is_refused_and_the_message_stays(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client, bus.receiver(QUEUE) as receiver:
+    with opened_client(bus.connection_string, QUEUE) as client, bus.receiver(QUEUE) as receiver:
         send_with_a_property(client)
         held = receive_one(receiver)
         body = {
@@ -210,7 +210,7 @@ def test_a_property_that_is_a_map_is_refused_and_the_message_stays(bus: Bus) -> 
 
 
 def test_the_token_for_an_unknown_entity_is_refused_as_not_found(bus: Bus) -> None:
-    with raw_client(bus) as client:
+    with raw_client(bus.connection_string) as client:
         assert client.authenticate("MSSBCBS") == 0
         client.open()
         answer: Any = client.put_token("nowhere")
@@ -220,7 +220,7 @@ def test_the_token_for_an_unknown_entity_is_refused_as_not_found(bus: Bus) -> No
 
 
 def test_a_transaction_is_refused_by_name(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         coordinator = described(raw_amqp.COORDINATOR, [symbol("amqp:local-transactions")])
         client.attach(SENDER, "", target=coordinator)
         error = client.expect(raw_amqp.DETACH).fields[2].value
@@ -252,7 +252,7 @@ def test_websockets_are_refused_by_name_and_the_transport_to_set_is_told(
 
 def test_transfer_dead_letters_are_refused_by_name(bus: Bus) -> None:
     path = f"{QUEUE}/$Transfer/$DeadLetterQueue"
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         answer: Any = client.put_token(path)
         client.attach(RECEIVER, path)
         condition, description = client.expect(raw_amqp.DETACH).fields[2].value[:2]

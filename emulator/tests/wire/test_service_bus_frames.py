@@ -17,9 +17,9 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 from proton import UNDESCRIBED, Array, Data, Described, Message, symbol, uint, ulong
 
+from local.testing import raw_amqp
 from local.testing.patience import eventually
-from wire import raw_amqp
-from wire.raw_amqp import (
+from local.testing.raw_amqp import (
     ATTACH,
     DETACH,
     RECEIVER,
@@ -69,7 +69,7 @@ def bodies(bus: Bus, queue: str = QUEUE, session: object = None, count: int = 1)
 def test_requests_with_repeated_or_exchanged_delivery_ids_are_each_answered(
     bus: Bus, ids: list[int]
 ) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         node = f"{QUEUE}/$management"
         requests, responses = client.attach(SENDER, node), client.attach(RECEIVER, node)
         client.give_credit(responses)
@@ -109,7 +109,7 @@ def test_a_link_with_a_text_that_is_not_utf_8_is_refused_and_the_connection_goes
     ends = (described(SOURCE, names["source"]), described(TARGET, names["target"]))
     attach = encode(described(ATTACH, names["name"], uint(9), RECEIVER, None, None, *ends))
     assert attach.count(b"PLACE") == 1
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         client.write_body(attach.replace(b"PLACE", b"\xff\xfe\xff\xfe\xff"))
 
         # The answer repeats what cannot be decoded, so it is looked at as it is.
@@ -122,7 +122,7 @@ def test_a_link_with_a_text_that_is_not_utf_8_is_refused_and_the_connection_goes
 
 
 def test_ids_of_one_session_do_not_disturb_another(bus: Bus) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         handle = sending(client, QUEUE)
         for delivery_id in (9, 9):
             body = bytes(Message(id=str(delivery_id), body=b"x", inferred=True).encode())
@@ -207,7 +207,7 @@ def test_a_body_that_is_itself_a_message_is_no_batch(bus: Bus) -> None:
 def test_only_the_message_format_makes_a_batch(bus: Bus) -> None:
     parts = [bytes(Message(id=name, body=name.encode(), inferred=True).encode()) for name in "ab"]
     payload = b"".join(section(DATA, part) for part in parts)
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         handle = sending(client, QUEUE)
         client.transfer(handle, payload, kind=raw_amqp.BATCH)
         assert client.outcome()[1].descriptor == raw_amqp.ACCEPTED
@@ -221,7 +221,7 @@ def test_only_the_message_format_makes_a_batch(bus: Bus) -> None:
 def test_a_batch_that_holds_something_else_is_refused_whole(bus: Bus) -> None:
     good = bytes(Message(id="a", body=b"a").encode())
     payload = section(DATA, good) + section(DATA, b"\x00Ssomething else")
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         client.transfer(sending(client, QUEUE), payload, kind=raw_amqp.BATCH)
         error = client.outcome()[1].value[0].value
 
@@ -232,7 +232,7 @@ def test_a_batch_that_holds_something_else_is_refused_whole(bus: Bus) -> None:
 @pytest.mark.parametrize("session_id", [7, symbol("N101"), b"N101", UUID(int=1)])
 def test_a_session_id_that_is_no_string_is_refused(bus: Bus, session_id: object) -> None:
     properties = section(PROPERTIES, ["m", *[None] * 9, session_id])
-    with opened_client(bus, SESSIONS) as client:
+    with opened_client(bus.connection_string, SESSIONS) as client:
         client.transfer(sending(client, SESSIONS), properties + section(DATA, b"x"))
         state = client.outcome()[1]
 
@@ -287,7 +287,7 @@ def test_an_application_property_of_no_simple_type_is_refused_when_sent(
     bus: Bus, value: object, kind: str
 ) -> None:
     properties = section(APPLICATION_PROPERTIES, {"route": value})
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         client.transfer(sending(client, QUEUE), properties + section(DATA, b"x"))
         error = client.outcome()[1].value[0].value
 
@@ -335,7 +335,7 @@ def test_a_deferred_message_says_that_it_is_one(bus: Bus) -> None:
 @pytest.mark.parametrize("way", ["send", "batch", "schedule"])
 def test_a_message_without_an_id_gets_one_on_arrival(bus: Bus, way: str) -> None:
     sections = section(PROPERTIES, [None, None, None, "subject"]) + section(DATA, b"x")
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         if way == "schedule":
             node = f"{QUEUE}/$management"
             requests, responses = client.attach(SENDER, node), client.attach(RECEIVER, node)

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 from proton import Message, uint
 
-from wire import raw_amqp
-from wire.raw_amqp import (
+from local.testing import raw_amqp
+from local.testing.raw_amqp import (
     RECEIVER,
     SENDER,
     SOURCE,
@@ -73,7 +73,7 @@ class LateClient:
 
 @contextmanager
 def late_client(bus: Bus | BusProcess) -> Iterator[LateClient]:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         yield LateClient(client)
 
 
@@ -183,7 +183,7 @@ def test_frames_for_a_link_that_the_broker_has_detached_are_let_pass_until_the_c
 def test_a_frame_for_what_was_never_there_ends_the_connection_with_a_condition(
     bus: Bus, frames: bytes, condition: str, said: str
 ) -> None:
-    with opened_client(bus, QUEUE) as client:
+    with opened_client(bus.connection_string, QUEUE) as client:
         LateClient(client).begin(74)
         client.socket.sendall(frames)
         while (frame := client.read()).code != raw_amqp.CLOSE:

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from hmac import digest
+from itertools import count
 from typing import Any, NamedTuple
 from urllib.parse import quote_plus
 
 from proton import Data, Described, Message, symbol, uint, ulong
 
-from local.servicebus.nodes.authorization import KEY, KEY_NAME
-from wire.service_bus import SECONDS_MAX, Bus
-from wire.service_bus_process import BusProcess
+from local.testing.failures import CloudFailed
 
+# Those of every connection string: they are the official emulator's, and protect nothing.
+KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
+SECONDS_MAX = 60.0  # longer than an answer takes on a machine with much else to do
 AMQP, SASL = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
 DISPOSITION, DETACH, END, CLOSE = 0x15, 0x16, 0x17, 0x18
@@ -30,6 +32,15 @@ ATTACH_FIELDS = (
     *("offered-capabilities", "desired-capabilities", "properties"),
 )
 BATCH = 0x80013700
+
+
+class UnexpectedAnswer(CloudFailed):
+    """The namespace did not answer what it has to."""
+
+
+def require(holds: bool, what: object) -> None:
+    if not holds:
+        raise UnexpectedAnswer(str(what))
 
 
 class Frame(NamedTuple):
@@ -69,11 +80,19 @@ def sign(audience: str) -> str:
     return f"SharedAccessSignature {signed}"
 
 
+def find_port(connection_string: str) -> tuple[str, int]:
+    """Host and port of a namespace."""
+    host, port = connection_string.partition("://")[2].partition(";")[0].split(":")
+    return host, int(port)
+
+
 class RawClient:
+    """A client on a socket that is connected; nothing is said before a method says it."""
+
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
         self._received = b""
-        self._handles = iter(range(100))
+        self._handles = count()
         self.delivery_id = 0
 
     def write(self, code: int, *fields: Any, payload: bytes = b"", kind: int = 0) -> None:
@@ -83,13 +102,13 @@ class RawClient:
         """Send what is encoded already, as one frame."""
         self.socket.sendall(enclose(body))
 
-    def read_bytes(self, count: int) -> bytes:
-        while len(self._received) < count:
+    def read_bytes(self, size: int) -> bytes:
+        while len(self._received) < size:
             more = self.socket.recv(65_536)
             if not more:
                 raise EOFError(self._received)
             self._received += more
-        taken, self._received = self._received[:count], self._received[count:]
+        taken, self._received = self._received[:size], self._received[size:]
         return taken
 
     def read(self) -> Frame:
@@ -114,13 +133,13 @@ class RawClient:
     def expect(self, code: int) -> Frame:
         """The next frame of this kind; others are passed over, but for the end of the road."""
         while (frame := self.read()).code != code:
-            assert frame.code not in (END, CLOSE), frame
+            require(frame.code not in (END, CLOSE), frame)
         return frame
 
     def authenticate(self, mechanism: str, response: bytes | None = None) -> int:
         """The code of the outcome."""
         self.socket.sendall(SASL)
-        assert self.read_bytes(8) == SASL
+        require(self.read_bytes(8) == SASL, "another protocol than SASL")
         self.expect(SASL_MECHANISMS)
         self.write(SASL_INIT, symbol(mechanism), response, kind=1)
         return int(self.expect(SASL_OUTCOME).fields[0])
@@ -130,7 +149,7 @@ class RawClient:
         self.socket.sendall(AMQP)
         self.write(OPEN, "raw", "localhost", uint(65_536))
         self.write(BEGIN, None, uint(0), uint(5000), uint(5000))
-        assert self.read_bytes(8) == AMQP
+        require(self.read_bytes(8) == AMQP, "another protocol than AMQP")
         self.expect(BEGIN)
 
     def attach(self, role: bool, address: str, **more: Any) -> int:
@@ -143,14 +162,14 @@ class RawClient:
         if role is SENDER:
             ends = (described(SOURCE, f"client-{handle}"), more.get("target", ends[1]))
         name = f"link-{handle}"
-        count = uint(0) if role is SENDER else None
+        first = uint(0) if role is SENDER else None
         given = {
             "name": name,
             "handle": uint(handle),
             "role": role,
             "source": ends[0],
             "target": ends[1],
-            "initial-delivery-count": count,
+            "initial-delivery-count": first,
         } | more.get("fields", {})
         self.write(ATTACH, *(given.get(field) for field in ATTACH_FIELDS))
         return handle
@@ -194,21 +213,19 @@ class RawClient:
 
 
 @contextmanager
-def raw_client(bus: Bus | BusProcess) -> Iterator[RawClient]:
+def raw_client(connection_string: str) -> Iterator[RawClient]:
     """Connected, and nothing said yet."""
-    text = bus.connection_string if isinstance(bus, BusProcess) else bus.namespace.connection_string
-    host, port = text.partition("://")[2].partition(";")[0].split(":")
-    with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connected:
+    with socket.create_connection(find_port(connection_string), timeout=SECONDS_MAX) as connected:
         yield RawClient(connected)
 
 
 @contextmanager
 def opened_client(
-    bus: Bus | BusProcess, path: str, mechanism: str = "MSSBCBS"
+    connection_string: str, path: str, mechanism: str = "MSSBCBS"
 ) -> Iterator[RawClient]:
     """With a session, and authorized for a path: the way of the .NET SDK."""
-    with raw_client(bus) as client:
-        assert client.authenticate(mechanism) == 0
+    with raw_client(connection_string) as client:
+        require(client.authenticate(mechanism) == 0, f"{mechanism} is refused")
         client.open()
-        assert client.put_token(path).properties["status-code"] == 202
+        require(client.put_token(path).properties["status-code"] == 202, "the token is refused")
         yield client
