@@ -62,7 +62,9 @@ class RequestRefused(Exception):
         body = {"code": CODES.get(self.status, "Error"), "message": self.message}
         if self.additional:
             body["additionalErrorInfo"] = self.additional
-        return CosmosResponse(self.status, write_json(body).encode(), charges.REFUSAL, headers)
+        # The text may quote half of a surrogate pair, which JSON can only hold as an escape.
+        text = write_json(body).encode(errors="backslashreplace")
+        return CosmosResponse(self.status, text, charges.REFUSAL, headers)
 
 
 class BadRequest(RequestRefused):

@@ -36,7 +36,7 @@ from proton import (
 )
 
 from local.servicebus.amqp.errors import AmqpError, ErrorCondition
-from local.servicebus.amqp.frames import FRAME_BYTES_MAX, FrameReader
+from local.servicebus.amqp.frames import FRAME_BYTES_MAX, FrameReader, write_close
 from local.servicebus.amqp.opening import HttpOpened, Opening, OpeningRefused
 from local.servicebus.amqp.wire import Wire
 from local.servicebus.broker import Broker
@@ -64,6 +64,9 @@ from local.servicebus.nodes.authorization import KEY, KEY_NAME, SasAuthorization
 from local.servicebus.nodes.management import ManagementNode
 
 CBS = "$cbs"
+# What becomes of a link where the client allows itself fewer handles than it uses.
+UNANSWERABLE = AmqpError(ErrorCondition.NOT_ALLOWED, "The client's own limits leave no answer")
+ENDING = Endpoint.LOCAL_CLOSED | Endpoint.REMOTE_CLOSED
 LINK_OPEN = Endpoint.LOCAL_ACTIVE | Endpoint.REMOTE_ACTIVE
 EVENTS: dict[Any, tuple[Any, Any]] = {  # those handled, what each is about, how to get that
     Event.CONNECTION_REMOTE_OPEN: (Connection, pn_event_connection),
@@ -116,6 +119,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.bind(self._connection)
         self._opening: Opening | None = Opening(KEY_NAME, KEY)
         self._frames = FrameReader()
+        self._refusal: AmqpError | None = None  # of the connection, which Proton does not write
         self.is_reading_batch = False
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -207,11 +211,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _push(self, data: bytes) -> None:
         """Let Proton read, and handle its events."""
-        while data:
-            capacity = self._transport.capacity()
-            if capacity <= 0:
-                self._transport.close_head()
-                return
+        while data and (capacity := self._transport.capacity()) > 0:
             self._transport.push(data[:capacity])
             data = data[capacity:]
             while not isnull(event := pn_collector_peek(self._collector._impl)):
@@ -220,6 +220,12 @@ class BrokerConnection(asyncio.Protocol):
                     method, get_subject, wrap = handler
                     getattr(self, method)(wrap(get_subject(event)))
                 self._collector.pop()
+        is_ending = self._transport.condition or self._connection.state & ENDING
+        if self._transport.capacity() < 0 and not is_ending:
+            # Proton reads no more, and neither says why nor lets us close with a condition.
+            if self._connection.state & Endpoint.LOCAL_UNINIT:
+                self.on_connection_remote_open(self._connection)
+            self._refusal = AmqpError(ErrorCondition.DECODE_ERROR, "A frame cannot be read")
 
     # Called by links and the listener
 
@@ -270,7 +276,11 @@ class BrokerConnection(asyncio.Protocol):
                 self._transport.pop(pending)
         except ProtonException:
             pending = -1
-        if pending < 0:
+        is_over = pending < 0 or self._connection.state & Endpoint.REMOTE_CLOSED
+        if is_over or self._refusal is not None:
+            if not self._frames.is_closed:  # Proton gives up without a word
+                refusal = self._refusal or UNANSWERABLE
+                self._write(write_close(refusal.condition.value, refusal.description))
             self._write(None)
 
     # Called for Proton's events

@@ -150,17 +150,26 @@ class SubscriptionRule:
 MATCH_ALL = (SubscriptionRule(DEFAULT_RULE, TrueFilter()),)
 
 
-def read_rule(name: str, description: Mapping[str, Any]) -> SubscriptionRule:
-    """A rule as asked for; raises UnsupportedRule, or ValueError for an empty filter."""
+def read_rule(name: str, description: Any) -> SubscriptionRule:
+    """A rule as asked for; raises UnsupportedRule, ValueError for an empty filter, or TypeError."""
+    require_map(description, "rule-description")
     if description.get("sql-rule-action") is not None:
         raise UnsupportedRule("rule actions are not honoured")
     sql = description.get("sql-filter")
     if sql is not None:
+        require_map(sql, "sql-filter")
         return SubscriptionRule(name, sql_filter(str(sql["expression"])))
     document = description.get("correlation-filter") or {}
+    require_map(document, "correlation-filter")
+    require_map(document.get("properties") or {}, "properties")
     named = {name: document.get(key) for key, name in CORRELATION_KEYS.items()}
     system = {name: str(value) for name, value in named.items() if value is not None}
     return SubscriptionRule(name, CorrelationFilter(system, document.get("properties") or {}))
+
+
+def require_map(value: Any, name: str) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} is no map")
 
 
 def write_rule(rule: SubscriptionRule) -> dict[str, Any]:

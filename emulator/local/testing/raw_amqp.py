@@ -72,6 +72,20 @@ def framed(code: int, *fields: Any, payload: bytes = b"", kind: int = 0, channel
     return enclose(encode(described(code, *fields)) + payload, kind=kind, channel=channel)
 
 
+def parse_frame(frame: bytes) -> Frame:
+    """A frame that is whole and not empty."""
+    return parse_body(frame[4 * frame[4] :], int.from_bytes(frame[6:8]))
+
+
+def parse_body(body: bytes, channel: int) -> Frame:
+    data = Data()
+    used = data.decode(body)
+    data.rewind()
+    data.next()
+    performative: Any = data.get_object()
+    return Frame(performative.descriptor, performative.value, body[used:], channel)
+
+
 def sign(audience: str) -> str:
     """A token as the documentation says to make it."""
     resource, expiry = quote_plus(audience), str(int(time.time()) + 600)
@@ -113,16 +127,10 @@ class RawClient:
 
     def read(self) -> Frame:
         """The next frame that is not empty."""
-        body, channel = self.read_body()
-        data = Data()
-        used = data.decode(body)
-        data.rewind()
-        data.next()
-        performative: Any = data.get_object()
-        return Frame(performative.descriptor, performative.value, body[used:], channel)
+        return parse_body(*self.read_body())
 
     def read_body(self) -> tuple[bytes, int]:
-        """What the next frame that is not empty holds, as it is encoded, and its channel."""
+        """Read the next frame that is not empty: its body, as it is encoded, and its channel."""
         body = b""
         while not body:
             size, offset, _, channel = struct.unpack(">IBBH", self.read_bytes(8))

@@ -55,6 +55,24 @@ def test_a_root_that_no_path_speaks_of_is_indexed(
     assert (kept["includedPaths"], kept.get("excludedPaths", [])) == (included, excluded)
 
 
+@pytest.mark.parametrize("policy", [0.1, "all", True, [1]])
+def test_an_indexing_policy_that_is_no_object_is_refused(policy: Any) -> None:
+    body = {"id": "c", "partitionKey": {"paths": ["/pk"]}, "indexingPolicy": policy}
+    with running_account() as account:
+        status, document = account.send("POST", "/dbs/lockstep/colls", body)
+
+    assert (status, document["message"]) == (400, "indexingPolicy must be an object")
+
+
+def test_a_refusal_quotes_half_of_a_surrogate_pair_as_it_came() -> None:
+    body = {"id": "c", "partitionKey": {"paths": ["/pk"]}, "defaultTtl": "\ud800"}
+    with running_account() as account:
+        status, document = account.send("POST", "/dbs/lockstep/colls", body)
+
+    assert status == 400
+    assert document["message"].endswith("not \ud800")
+
+
 @pytest.mark.parametrize(
     ("path", "item", "key"),
     [

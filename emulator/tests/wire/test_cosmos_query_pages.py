@@ -1,5 +1,6 @@
 """Queries that come in pages and from several physical partitions, through both clients."""
 
+import base64
 from collections.abc import AsyncIterator, Iterator
 from random import Random
 from typing import Any
@@ -271,3 +272,22 @@ def charged(
 def own(document: dict[str, Any]) -> dict[str, Any]:
     """A document without its system properties."""
     return {name: value for name, value in document.items() if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("at", [0, 10, -1])
+@pytest.mark.parametrize("instead", [b"", b"-", b"99999999999999999999"])
+def test_a_token_that_was_changed_is_refused(
+    account: RunningAccount, at: int, instead: bytes
+) -> None:
+    path, page = "/dbs/lockstep/colls/divided/docs", {"x-ms-max-item-count": "1"}
+    port = account.cosmos.port
+    _, headers, _ = account.ask(port, "GET", path, headers=page)
+    token = base64.urlsafe_b64decode(headers["x-ms-continuation"])
+    at %= len(token)
+    changed = base64.urlsafe_b64encode(token[:at] + instead + token[at + 1 :]).decode()
+
+    status, _, document = account.ask(
+        port, "GET", path, headers=page | {"x-ms-continuation": changed}
+    )
+
+    assert (status, document["message"]) == (400, "the continuation token is damaged")

@@ -187,6 +187,23 @@ def test_what_is_not_of_the_type_it_must_be_is_refused(
         assert condition_of_refusal(client) == ["amqp:decode-error", said]
 
 
+@pytest.mark.parametrize("place", ["filter", "properties"])
+def test_an_attach_with_a_symbol_that_is_not_ascii_is_refused_and_its_connection_goes_on(
+    bus: Bus, place: str
+) -> None:
+    odd = {symbol("odd name"): 1}
+    source = described(SOURCE, QUEUE, *[None] * 6, odd if place == "filter" else None)
+    fields = ("link", uint(9), RECEIVER, None, None, source, described(TARGET, QUEUE))
+    more = (*[None] * 6, odd if place == "properties" else None)
+    with opened_client(bus.connection_string, QUEUE) as client:
+        frame = raw_amqp.framed(raw_amqp.ATTACH, *fields, *more)
+        client.socket.sendall(frame.replace(b"odd name", b"odd\xffname"))
+        assert condition_of_refusal(client)[0] == "amqp:decode-error"
+
+        attach(client, RECEIVER, {})
+        assert client.expect(raw_amqp.ATTACH).fields[5] is not None
+
+
 @pytest.mark.parametrize("is_described", [False, True])
 def test_the_session_in_force_is_in_the_answer_and_nothing_else(
     bus: Bus, is_described: bool

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusSubQueue
-from proton import UNDESCRIBED, Message, symbol, timestamp
+from proton import UNDESCRIBED, Described, Message, symbol, timestamp, ulong
 
 from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from local.testing import raw_amqp
@@ -117,6 +117,55 @@ def test_the_condition_of_a_refusal_is_a_symbol(bus: Bus) -> None:
     condition = answer.properties["errorCondition"]
     assert condition == "com.microsoft:message-not-found"
     assert isinstance(condition, symbol)
+
+
+def ask(client: RawClient, payload: bytes) -> None:
+    """Ask the management node of the queue for what these bytes say."""
+    requests, responses = (client.attach(role, f"{QUEUE}/$management") for role in (False, True))
+    client.give_credit(responses)
+    client.transfer(requests, payload)
+
+
+def test_a_request_whose_properties_are_no_map_is_answered_that_there_is_no_such_operation(
+    bus: Bus,
+) -> None:
+    properties = raw_amqp.encode(Described(ulong(0x74), ulong(7)))
+    with opened_client(bus.connection_string, QUEUE) as client:
+        ask(client, properties + raw_amqp.encode(Described(ulong(0x77), {"top": 1})))
+
+        assert client.response().properties["errorCondition"] == "amqp:not-implemented"
+
+
+def test_a_request_whose_reply_to_is_not_utf_8_is_rejected(bus: Bus) -> None:
+    request = Message(reply_to="odd name", properties={"operation": "x"}, body={})
+    with opened_client(bus.connection_string, QUEUE) as client:
+        ask(client, bytes(request.encode()).replace(b"odd name", b"odd\xffname"))
+        outcome = client.outcome()
+        while outcome[0] == 0:  # of the request for authorization
+            outcome = client.outcome()
+
+    assert outcome[1].descriptor == raw_amqp.REJECTED
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), -1, 2**32])
+@pytest.mark.parametrize("name", ["skip", "top"])
+def test_a_count_in_a_request_that_no_count_can_be_is_refused(
+    bus: Bus, name: str, count: float
+) -> None:
+    body = {"last-updated-time": timestamp(0), "skip": 0, "top": 10, name: count}
+    with opened_client(bus.connection_string, SESSIONS) as client:
+        answer = manage(client, SESSIONS, "get-message-sessions", body)
+
+    assert answer.properties["errorCondition"] == "com.microsoft:argument-error"
+
+
+@pytest.mark.parametrize("message", [2**62, "text", [1]])
+def test_a_message_to_schedule_that_is_no_binary_is_refused(bus: Bus, message: object) -> None:
+    body = {"messages": [{"message-id": "1", "message": message}]}
+    with opened_client(bus.connection_string, QUEUE) as client:
+        answer = manage(client, QUEUE, "schedule-message", body)
+
+    assert answer.properties["errorCondition"] == "com.microsoft:argument-error"
 
 
 PROPERTIES = {"attempt": 3, "who": "weather"}

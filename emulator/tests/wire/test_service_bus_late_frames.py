@@ -16,6 +16,7 @@ from local.testing.raw_amqp import (
     described,
     framed,
     opened_client,
+    raw_client,
 )
 from wire.service_bus import Bus, running_bus
 from wire.service_bus_process import BusProcess, serving_bus
@@ -206,3 +207,63 @@ def test_sessions_that_have_ended_keep_no_memory() -> None:
         sizes.append(bus.memory_bytes())
 
     assert sizes[2] - sizes[1] < GROWTH_BYTES_MAX, sizes
+
+
+def test_what_comes_behind_a_wrong_frame_does_not_take_its_condition_away(bus: Bus) -> None:
+    with opened_client(bus.connection_string, QUEUE) as client:
+        LateClient(client).begin(74)
+        client.socket.sendall(flow(9) + attach(74) + late(74, MANY))
+        while (frame := client.read()).code != raw_amqp.CLOSE:
+            pass
+
+    assert frame.fields[0].value[:2] == ["amqp:not-allowed", "no such channel: 9"]
+
+
+@pytest.mark.parametrize(
+    "frame", [b"\0", b"\0\x53", b"\0\x53\x11\xd0\0\0", b"\x40", raw_amqp.encode([1])]
+)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_frame_that_cannot_be_read_ends_the_connection_with_a_condition(
+    bus: Bus, frame: bytes, is_open: bool
+) -> None:
+    with raw_client(bus.connection_string) as client:
+        client.authenticate("ANONYMOUS")
+        opening = framed(raw_amqp.OPEN, "raw", "localhost") if is_open else b""
+        client.socket.sendall(raw_amqp.AMQP + opening + raw_amqp.enclose(frame))
+        assert client.read_bytes(8) == raw_amqp.AMQP
+        assert client.read().code == raw_amqp.OPEN
+        last = client.read()
+        with pytest.raises(EOFError):
+            client.read()
+
+    assert last.code == raw_amqp.CLOSE
+    assert last.fields[0].value[0] == "amqp:decode-error"
+
+
+@pytest.mark.parametrize("delivery_id", [-1, 2**32, 2**63 - 1])
+def test_a_delivery_id_that_is_no_number_of_32_bits_does_not_end_the_connection_without_a_condition(
+    bus: Bus, delivery_id: int
+) -> None:
+    with opened_client(bus.connection_string, QUEUE) as client:
+        LateClient(client).begin(74)
+        first = (OUTGOING, uint(7), b"t", uint(0), False, False)
+        odd = (OUTGOING, delivery_id, *first[2:])
+        frames = (
+            framed(raw_amqp.TRANSFER, *one, payload=LARGE, channel=74) for one in (first, odd)
+        )
+        client.socket.sendall(attach(74) + b"".join(frames) + framed(raw_amqp.CLOSE))
+        while client.read().code != raw_amqp.CLOSE:
+            pass
+
+
+def test_a_session_that_allows_fewer_handles_than_it_uses_ends_the_connection_with_a_condition(
+    bus: Bus,
+) -> None:
+    windows = (uint(0), uint(5000), uint(5000))
+    with opened_client(bus.connection_string, QUEUE) as client:
+        client.socket.sendall(framed(raw_amqp.BEGIN, None, *windows, uint(0), channel=74))
+        client.socket.sendall(attach(74) + framed(raw_amqp.CLOSE))
+        while (frame := client.read()).code != raw_amqp.CLOSE:
+            pass
+
+    assert frame.fields[0].value[0] == "amqp:not-allowed"

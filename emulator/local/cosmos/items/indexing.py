@@ -91,12 +91,15 @@ def parse_policy(document: Any) -> IndexingPolicy:
     return IndexingPolicy(tuple(rules), composites)
 
 
-def add_root(document: dict[str, Any]) -> dict[str, Any]:
+def add_root(document: Any) -> Any:
     """The policy as the service keeps it: where no path says what is with the root, it is indexed.
 
     Then `_etag` is not. A policy that names no path at all gets the default paths. What kinds of
-    index an included path asks for is an old setting without effect, and is not kept.
+    index an included path asks for is an old setting without effect, and is not kept. What is no
+    policy stays as it is.
     """
+    if not isinstance(document, dict):
+        return document
     if str(document.get("indexingMode", "consistent")).lower() == "none":
         return document
     included, excluded = read_list(document, "includedPaths"), read_list(document, "excludedPaths")

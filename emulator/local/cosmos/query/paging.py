@@ -32,6 +32,7 @@ from local.cosmos.sql.values import UNDEFINED, find_value, make_identity_key, ma
 
 PAGE_ITEMS = 100
 PAGE_BYTES = 4 * 1024 * 1024
+CHECKSUM_BYTES = 4  # before the fields of a continuation token
 COLUMNS = "partition, id, birth, body"  # in the order of ItemRow's fields
 
 type Position = list[Any]  # of a row in the order of a query; JSON can hold it
@@ -352,10 +353,11 @@ class Continuation:
     place: int = 0
 
     def write_token(self, query: str) -> str:
-        """An opaque text that only fits this query."""
+        """An opaque text that only fits this query, behind a sum that tells if it was changed."""
         check = zlib.crc32(query.encode())
-        fields = write_json([check, self.consumed, self.shown, self.after, self.place])
-        return base64.urlsafe_b64encode(fields.encode()).decode()
+        fields = write_json([check, self.consumed, self.shown, self.after, self.place]).encode()
+        summed = zlib.crc32(fields).to_bytes(CHECKSUM_BYTES) + fields
+        return base64.urlsafe_b64encode(summed).decode()
 
 
 def parse_continuation(token: str | None, query: str) -> Continuation:
@@ -363,10 +365,13 @@ def parse_continuation(token: str | None, query: str) -> Continuation:
     if not token:
         return Continuation()
     try:
-        check, consumed, shown, after, place = json.loads(base64.urlsafe_b64decode(token))
-        continuation = Continuation(int(consumed), int(shown), after, int(place))
-    except (ValueError, TypeError) as error:
+        summed = base64.urlsafe_b64decode(token)
+    except ValueError as error:
         raise BadRequest("the continuation token is damaged") from error
+    fields = summed[CHECKSUM_BYTES:]
+    if zlib.crc32(fields) != int.from_bytes(summed[:CHECKSUM_BYTES]) or not fields:
+        raise BadRequest("the continuation token is damaged")
+    check, *rest = json.loads(fields)
     if check != zlib.crc32(query.encode()):
         raise BadRequest("the continuation token belongs to another query")
-    return continuation
+    return Continuation(*rest)

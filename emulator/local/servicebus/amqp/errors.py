@@ -2,6 +2,12 @@
 
 from enum import StrEnum
 
+from proton import ProtonException
+
+# What Proton's Python binding raises where it reads what no client should have sent: texts that are
+# not UTF-8 or ASCII, maps whose keys are maps. Proton itself looks at none of this.
+UNREADABLE = (ProtonException, TypeError, ValueError)
+
 
 class ErrorCondition(StrEnum):
     """Conditions of AMQP 1.0 (part 2, section 2.8.15) and, under `com.microsoft`, Service Bus's."""

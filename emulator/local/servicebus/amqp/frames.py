@@ -30,6 +30,8 @@ from local.servicebus.amqp.message_format import (
     Undecodable,
     elements_of,
     encode_section,
+    encode_string,
+    encode_symbol,
     end_of,
     offsets_of,
     scalar_at,
@@ -44,6 +46,7 @@ BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END = (
     b"\0\x53" + bytes((code,)) for code in range(0x11, 0x18)
 )
 OF_SESSIONS = {BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END}
+CLOSE, ERROR = b"\0\x53\x18", 0x1D
 # Where the frames of a link have its handle.
 HANDLE_INDEXES = {ATTACH: 1, FLOW: 4, TRANSFER: 0, DETACH: 0}
 # Fields of a transfer, and of a disposition.
@@ -82,6 +85,7 @@ class FrameReader:
         self._to_send = b""
         self._sessions: dict[int, OpenSession | None] = {}  # by channel; None has been ended
         self._client_channels: dict[int, int] = {}  # by Proton's
+        self.is_closed = False  # by Proton
 
     def read(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
         """Whole frames for Proton, and whether they are of a transfer that is a batch."""
@@ -118,6 +122,8 @@ class FrameReader:
                 if session is not None and session.client_ids:
                     parts += (data[start:at], answer_client(data[at:end], session))
                     start = end
+            elif performative == CLOSE:
+                self.is_closed = True
             elif performative == TRANSFER and NO_TAG_FIELD in data[body : body + TAG_END_MAX]:
                 parts += (data[start:at], empty_tag(data[at:end]))
                 start = end
@@ -170,7 +176,7 @@ class FrameReader:
     ) -> tuple[bytes, bool]:
         def number(index: int) -> int | None:
             found = scalar_at(fields[index], 0) if index < len(fields) else None
-            return found if isinstance(found, int) else None
+            return found if isinstance(found, int) and 0 <= found < ID_LIMIT else None
 
         def flag(index: int) -> bool:
             return index < len(fields) and fields[index] in TRUE
@@ -246,6 +252,12 @@ def write_frame(like: bytes, performative: bytes, fields: list[bytes], payload: 
     """A frame of the same channel."""
     body = encode_section(performative[2], LIST32, fields) + payload
     return struct.pack(">IB", FRAME_HEADER_BYTES + len(body), 2) + like[5:8] + body
+
+
+def write_close(condition: str, description: str) -> bytes:
+    """The frame that ends a connection with an error."""
+    error = [encode_symbol(condition), encode_string(description)]
+    return write_frame(bytes(8), CLOSE, [encode_section(ERROR, LIST32, error)], b"")
 
 
 def encode_uint(number: int) -> bytes:

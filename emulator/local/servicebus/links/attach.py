@@ -7,7 +7,7 @@ from typing import Any
 
 from proton import Link, Sender, Terminus, symbol
 
-from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import UNREADABLE, AmqpError, ErrorCondition
 
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide
 SESSION_FILTER = symbol("com.microsoft:session-filter")
@@ -28,11 +28,11 @@ def answer_attach(link: Link) -> None:
         _ = link.name  # Proton takes any bytes, and its Python binding raises where it reads them
         for own, asked in termini:
             own.address = asked.address  # type: ignore[assignment]  # None is right, too
-    except UnicodeDecodeError as error:
-        raise AmqpError(ErrorCondition.DECODE_ERROR, f"A text is not UTF-8: {error}") from error
-    refuse_unhonoured(link)
-    if isinstance(link, Sender):
-        refuse_filters(link)
+        refuse_unhonoured(link)
+        if isinstance(link, Sender):
+            refuse_filters(link)
+    except UNREADABLE as error:
+        raise AmqpError(ErrorCondition.DECODE_ERROR, f"An attach is unreadable: {error}") from error
 
 
 def refuse_unhonoured(link: Link) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proton import Delivery, Endpoint, Message, ProtonException, Sender, Session
+from proton import Delivery, Endpoint, Message, Sender, Session
 
-from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import UNREADABLE, AmqpError, ErrorCondition
 from local.servicebus.links.endpoint import LinkEndpoint
 from local.servicebus.links.incoming import IncomingLink, settle_transfer
 
@@ -55,16 +55,18 @@ class RequestLink(IncomingLink):
         request = Message()
         try:
             request.decode(data)
-        except (ProtonException, TypeError, ValueError) as error:
+            # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
+            address = request.reply_to or self._link.remote_target.address or ""
+            request_id = request.id
+        except UNREADABLE as error:
             settle_transfer(delivery, AmqpError(ErrorCondition.DECODE_ERROR, str(error)))
             return
         settle_transfer(delivery, None)
-        self._handle_request(request, lambda response: self._respond(request, response))
 
-    def _respond(self, request: Message, response: Message) -> None:
-        # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
-        address = request.reply_to or self._link.remote_target.address or ""
-        link = self._responses.get((self._link.session, address))
-        if link is not None:
-            response.correlation_id = request.id
-            link.send(response)
+        def respond(response: Message) -> None:
+            link = self._responses.get((self._link.session, address))
+            if link is not None:
+                response.correlation_id = request_id
+                link.send(response)
+
+        self._handle_request(request, respond)

@@ -34,6 +34,7 @@ from local.servicebus.message import Disposition, Settlement, StoredMessage
 from local.servicebus.rules import RuleSet, UnsupportedRule, read_rule, write_rule
 
 LAST_UPDATED_ANY = 253_402_300_799_000  # the end of the year 9999: all sessions
+COUNT_MAX = 2**31 - 1
 STATUS_OK, STATUS_NO_CONTENT = 200, 204
 LISTS = ("messages", "sessions-ids")  # a response with an empty one has no content
 SETTLEMENTS = {
@@ -85,7 +86,8 @@ class ManagementNode:
 
     def handle_request(self, request: Message, send_response: SendResponse) -> None:
         """Do what is asked, or respond by name that it is not supported."""
-        properties: RequestBody = dict(request.properties or {})
+        given: Any = request.properties
+        properties: RequestBody = given if isinstance(given, dict) else {}
         name = str(properties.get("operation", "")).removeprefix("com.microsoft:")
         body = request.body if isinstance(request.body, dict) else {}
         operation = self._operations.get(name)
@@ -117,7 +119,7 @@ class ManagementNode:
                 return perform(body, now)
         except UnsupportedRule as error:
             raise AmqpError(ErrorCondition.NOT_IMPLEMENTED, str(error)) from error
-        except (KeyError, TypeError, ValueError, Undecodable) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, Undecodable) as error:
             description = f"malformed request: {error!r}"
             raise AmqpError(ErrorCondition.ARGUMENT_ERROR, description) from error
 
@@ -125,7 +127,7 @@ class ManagementNode:
         if not self._entity.takes_messages:
             kind = self._entity.kind.value
             raise AmqpError(ErrorCondition.NOT_ALLOWED, f"Nothing can be sent to {kind}")
-        encoded = [bytes(entry["message"]) for entry in body["messages"]]
+        encoded = [read_binary(entry["message"]) for entry in body["messages"]]
         messages = [identify(read_message(one)) for one in encoded]
         numbers = self._entity.send(messages, now)
         return {"sequence-numbers": plain_array(Data.LONG, numbers)}
@@ -135,7 +137,7 @@ class ManagementNode:
         return {}
 
     def _peek(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        first, count = int(body["from-sequence-number"]), int(body["message-count"])
+        first, count = int(body["from-sequence-number"]), read_count(body["message-count"])
         found = self._entity.peek(first, count, body.get("session-id"))
         return {"messages": [{"message": write_delivery(stored)} for stored in found]}
 
@@ -197,12 +199,13 @@ class ManagementNode:
         queue, session_id = self._require_sessions(), body["session-id"]
         content = body["session-state"]
         holder = queue.holder_on(self._connection, session_id)
-        state = None if content is None else SessionState(bytes(content), now)
+        state = None if content is None else SessionState(read_binary(content), now)
         queue.set_state(session_id, holder, state)
         return {}
 
     def _list_sessions(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        after, skip, top = (int(body[key]) for key in ("last-updated-time", "skip", "top"))
+        after = int(body["last-updated-time"])
+        skip, top = read_count(body["skip"]), read_count(body["top"])
         updated_after = None if after >= LAST_UPDATED_ANY else after / 1000
         found = self._require_sessions().session_ids(updated_after)[skip : skip + top]
         names: Any = plain_array(Data.STRING, found) if found else []
@@ -217,7 +220,7 @@ class ManagementNode:
         return {}
 
     def _list_rules(self, body: RequestBody, now: float) -> RequestBody:  # noqa: ARG002
-        first, count = int(body.get("skip") or 0), int(body["top"])
+        first, count = read_count(body.get("skip") or 0), read_count(body["top"])
         rules = self._require_rules().rules[first : first + count]
         return {"rules": [write_rule(rule) for rule in rules]}
 
@@ -254,6 +257,21 @@ def write_response(result: RequestBody | AmqpError) -> Message:
     status = STATUS_NO_CONTENT if is_empty else STATUS_OK
     properties = {"statusCode": int32(status), "statusDescription": "OK"}
     return Message(body=result, properties=properties)
+
+
+def read_binary(value: Any) -> bytes:
+    """The bytes of a binary; raises TypeError. Of a number `bytes` would make so many zeros."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"{value!r} is no binary")
+    return bytes(value)
+
+
+def read_count(value: Any) -> int:
+    """A whole number that an AMQP int can hold, and not below zero; raises ValueError."""
+    count = int(value)
+    if not 0 <= count <= COUNT_MAX:
+        raise ValueError(f"{value!r} is no count")
+    return count
 
 
 def elements(value: Any) -> list[Any]:

@@ -118,3 +118,17 @@ def test_rules_that_are_kept_are_read_back_with_the_types_of_their_values() -> N
 
     assert again == rules
     assert decode_rules(encode_rules([])) == []
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        7,
+        {"sql-filter": "1=1"},
+        {"correlation-filter": 7},
+        {"correlation-filter": {"properties": [1]}},
+    ],
+)
+def test_a_rule_that_is_no_map_where_it_must_be_one_is_refused(description: object) -> None:
+    with pytest.raises(TypeError, match="is no map"):
+        read_rule("late", description)
