@@ -2,6 +2,7 @@
 # make simulate   the engine in virtual time, from seeds (SEEDS=5000 FIRST=0 PROFILE=rough)
 # make chaos   real processes under load while they are killed (SECONDS=180 MESSAGES= SEED=1)
 # make conformance   the live tests of Microsoft's SDKs (SUITES=cosmos ARGS="--only 'test_q*'")
+# make fuzz   mutated AMQP and HTTP, against emulator/ (SECONDS=180 ARGS="--seed 1 --service cosmos")
 # make check   two minutes: lint, types, import contracts, each promise in memory, the fast tests
 # make test   what CI runs: every kind of test, the large ones as samples
 # make proof   everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
@@ -21,7 +22,7 @@ SUITES ?= cosmos servicebus
 # The tests start some hundred processes, and each would compile the project's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs screenshots demo demo-saga chaos conformance up check test proof lint ruff types contracts bandit audit lock \
+.PHONY: help docs screenshots demo demo-saga chaos conformance fuzz up check test proof lint ruff types contracts bandit audit lock \
 	spark-package clean simulate
 .DEFAULT_GOAL := help
 
@@ -63,6 +64,9 @@ chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAG
 
 conformance: .venv/ready  ## Microsoft's own live tests, against emulator/ (SUITES="cosmos servicebus")
 	@cd emulator && ../$(RUN) -m conformance $(SUITES) $(ARGS)
+
+fuzz: .venv/ready  ## valid AMQP and Cosmos DB requests, mutated, against emulator/ (SECONDS=180 ARGS="--seed 1")
+	@cd emulator && ../$(RUN) -m fuzz --seconds $(SECONDS) $(ARGS)
 
 screenshots: .venv/ready-for-tests  ## every view of the operations page in both themes, in .screenshots
 	@LOCKSTEP_SCREENSHOTS=.screenshots $(RUN) -m pytest -q tests/e2e/test_every_view.py $(ARGS)

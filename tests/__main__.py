@@ -32,6 +32,7 @@ PYTHON = sys.executable
 AGAIN_MAX = 3
 FAST = "not wire and not spark and not e2e"
 INTERRUPTED = 130
+FUZZ_SECONDS = 600  # for each service
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
         Step("docs", make("docs")),
         Step("audit", make("audit")),
         Step("conformance", make("conformance")),
+        Step("fuzz", make("fuzz", f"SECONDS={FUZZ_SECONDS}")),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs.pages import ROOT, page
 
-OF_THE_EMULATOR = ("emulator/local", "emulator/bench", "emulator/conformance")
+OF_THE_EMULATOR = ("emulator/local", "emulator/bench", "emulator/conformance", "emulator/fuzz")
 FOLDERS = ("functions", "shared", "spark", "cli", "proof", "tests", *OF_THE_EMULATOR)
 # The names of tests are sentences, in which these mean what they mean every day.
 EVERYDAY = frozenset({"told", "behind", "gate", "spread"})

@@ -35,6 +35,7 @@ NONE_IN = (
     "functions",
     "emulator/bench",
     "emulator/conformance",
+    "emulator/fuzz",
     "emulator/local",
     "proof",
     "shared",

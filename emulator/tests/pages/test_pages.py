@@ -38,7 +38,7 @@ def test_every_test_and_file_that_a_page_names_exists(one: Page) -> None:
     trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "tests").rglob("test_*.py")]
     functions = ast.FunctionDef | ast.AsyncFunctionDef
     there = {n.name for tree in trees for n in ast.walk(tree) if isinstance(n, functions)}
-    paths = re.findall(r"`((?:local|tests|docs|bench|conformance)/[\w./-]+)`", one.text)
+    paths = re.findall(r"`((?:local|tests|docs|bench|conformance|fuzz)/[\w./-]+)`", one.text)
 
     assert {name for name in re.findall(r"`(test_\w+)`", one.text) if name not in there} == set()
     assert [path for path in paths if not (ROOT / path).exists()] == []
