@@ -149,7 +149,9 @@ class Interceptor:
 
     def _count_refusal(self, operation: ClientOperation[Any], refusal: AmqpError) -> AmqpError:
         self.count(operation.name, refusal.condition.short_name)
-        return refusal
+        # A traceback holds the frames of whoever raises a refusal it was given, and they hold it: a
+        # circle, with Proton's objects in it, for the garbage collector to free on any thread.
+        return refusal.with_traceback(None)
 
 
 class Broker:

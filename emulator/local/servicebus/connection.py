@@ -15,11 +15,13 @@ from typing import Any, cast
 from cproton import (  # type: ignore[import-untyped]
     isnull,
     pn_collector_peek,
+    pn_decref,
     pn_event_connection,
     pn_event_delivery,
     pn_event_link,
     pn_event_session,
     pn_event_type,
+    pn_incref,
 )
 from proton import (
     Collector,
@@ -122,6 +124,7 @@ class BrokerConnection(asyncio.Protocol):
         self._refusal: AmqpError | None = None  # of the connection, which Proton does not write
         self.is_reading_batch = False
         self._endpoints: dict[Link, LinkEndpoint] = {}
+        self._ended: list[Session] = []  # by the client, and not freed yet
         self._heartbeat: asyncio.TimerHandle | None = None
 
     # Called by the event loop
@@ -165,7 +168,7 @@ class BrokerConnection(asyncio.Protocol):
         self.lost.set_result(None)
         # These are not used again. Reference cycles over this object would keep them, and their
         # buffers outside Python, until the garbage collector runs.
-        del self._responses, self._collector, self._connection, self._transport
+        del self._responses, self._ended, self._collector, self._connection, self._transport
 
     def _is_far(self, wire: Wire) -> bool:
         """Return whether a fault makes the way long, or something is still under way over it."""
@@ -220,12 +223,26 @@ class BrokerConnection(asyncio.Protocol):
                     method, get_subject, wrap = handler
                     getattr(self, method)(wrap(get_subject(event)))
                 self._collector.pop()
+            self._free_ended()
         is_ending = self._transport.condition or self._connection.state & ENDING
         if self._transport.capacity() < 0 and not is_ending:
             # Proton reads no more, and neither says why nor lets us close with a condition.
             if self._connection.state & Endpoint.LOCAL_UNINIT:
                 self.on_connection_remote_open(self._connection)
             self._refusal = AmqpError(ErrorCondition.DECODE_ERROR, "A frame cannot be read")
+
+    def _free_ended(self) -> None:
+        """Free the sessions that have ended, or Proton keeps them as long as the connection.
+
+        Not while anything here holds a link or a delivery of one, as an operation that a fault
+        delays does: letting go of it last, Proton would free its memory twice.
+        """
+        ended, self._ended = self._ended, []
+        for session in ended:
+            if pn_decref(pn_incref(session._impl)) > 1:  # the references there are, ours among them
+                self._ended.append(session)
+            else:
+                session.free()
 
     # Called by links and the listener
 
@@ -300,7 +317,7 @@ class BrokerConnection(asyncio.Protocol):
         for link in [link for link in self._endpoints if link.session == session]:
             self._endpoints.pop(link).on_link_closed()
         session.close()
-        session.free()
+        self._ended.append(session)
 
     def on_link_remote_open(self, link: Link) -> None:
         try:

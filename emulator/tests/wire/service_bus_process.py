@@ -13,11 +13,12 @@ TESTS = Path(__file__).parents[1]
 SERVE = """
 import json, sys
 from pathlib import Path
-from local.faults import Action, Fault
+from local.faults import Fault
 from wire.service_bus import running_bus
-data_dir, rate = sys.argv[1:]
+data_dir, fault = sys.argv[1:]
 with running_bus(Path(data_dir) if data_dir else None) as bus:
-    bus.faults.arm(Fault("servicebus.east", Action.LOSE_LOCK, "complete", rate=float(rate)))
+    if given := json.loads(fault):
+        bus.faults.arm(Fault.parse({"component": "servicebus.east", **given}))
     print(bus.namespace.connection_string, flush=True)
     for queue in sys.stdin:
         print(json.dumps(bus.namespace.depth(queue.strip())), flush=True)
@@ -51,9 +52,9 @@ class BusProcess:
 
 
 @contextmanager
-def serving_bus(data_dir: Path | None = None, *, lost_locks: float = 0) -> Iterator[BusProcess]:
-    """Serve what `running_bus` serves; a rate of completions may lose their lock first."""
-    command = [sys.executable, "-c", SERVE, str(data_dir or ""), str(lost_locks)]
+def serving_bus(data_dir: Path | None = None, **fault: str | float) -> Iterator[BusProcess]:
+    """Serve what `running_bus` serves, under a fault if its fields are given."""
+    command = [sys.executable, "-c", SERVE, str(data_dir or ""), json.dumps(fault)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=TESTS, stdin=pipe, stdout=pipe, text=True) as process:
         try:

@@ -1,12 +1,14 @@
 """Frames that come behind the end of their session or link, as those of the .NET client do."""
 
+import gc
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 import pytest
-from proton import Message, uint
+from proton import Message, Receiver, Sender, uint
 
 from local.testing import raw_amqp
+from local.testing.patience import until
 from local.testing.raw_amqp import (
     RECEIVER,
     SENDER,
@@ -207,6 +209,43 @@ def test_sessions_that_have_ended_keep_no_memory() -> None:
         sizes.append(bus.memory_bytes())
 
     assert sizes[2] - sizes[1] < GROWTH_BYTES_MAX, sizes
+
+
+def test_when_a_session_ends_while_what_it_sent_is_delayed_the_namespace_and_others_go_on() -> None:
+    # What is delayed holds a link of the session longer than Proton does.
+    with (
+        serving_bus(action="delay", operation="send", seconds=0.03) as bus,
+        late_client(bus) as client,
+    ):
+        for number in range(ROUNDS):
+            channel = CHANNELS[number % len(CHANNELS)]
+            client.begin(channel)
+            client.write(attach(channel) + transfer(channel, 0) + end(channel))
+        client.send()
+
+        assert bus.depth(QUEUE)["active"] == ROUNDS + 1
+
+
+def test_a_message_that_is_refused_leaves_nothing_of_proton_to_the_garbage_collector(
+    bus: Bus,
+) -> None:
+    # It may run on any thread, while the namespace's own is in the midst of the same connection.
+    gc.collect()
+    gc.disable()
+    try:
+        with late_client(bus) as client:
+            client.begin(74)
+            fields = (OUTGOING, uint(0), b"0", uint(0), False, False)
+            unreadable = framed(raw_amqp.TRANSFER, *fields, payload=b"?", channel=74)
+            client.write(attach(74) + unreadable)
+            client.send()
+        until(lambda: not any(map(is_link, gc.get_objects())), what="the last link goes")
+    finally:
+        gc.enable()
+
+
+def is_link(one: object) -> bool:
+    return type(one) in (Sender, Receiver)
 
 
 def test_what_comes_behind_a_wrong_frame_does_not_take_its_condition_away(bus: Bus) -> None:

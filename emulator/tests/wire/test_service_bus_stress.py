@@ -35,7 +35,10 @@ type Line = tuple[str, int]
 def test_order_holds_in_every_session_and_nothing_is_lost(tmp_path: Path) -> None:
     log = tmp_path / "handled"
     log.touch()
-    with serving_bus(lost_locks=LOST_LOCKS) as bus, hurried_client():
+    with (
+        serving_bus(action="lose-lock", operation="complete", rate=LOST_LOCKS) as bus,
+        hurried_client(),
+    ):
         client = ServiceBusClient.from_connection_string(bus.connection_string, retry_total=0)
         with client:
             send(client)
