@@ -58,6 +58,20 @@ def encode(value: Any) -> bytes:
     return bytes(data.encode())
 
 
+def encode_list(*encoded: bytes) -> bytes:
+    """A list of values that are encoded already."""
+    content = struct.pack(">I", len(encoded)) + b"".join(encoded)
+    return b"\xd0" + struct.pack(">I", len(content)) + content
+
+
+def encode_nested(depth: int) -> bytes:
+    """So many lists in each other, more than Proton's Python binding can encode."""
+    encoded = encode_list()
+    for _ in range(depth):
+        encoded = encode_list(encoded)
+    return encoded
+
+
 def described(code: int, *fields: Any) -> Described:
     return Described(ulong(code), list(fields))
 

@@ -8,6 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusSubQueue
 from proton import UNDESCRIBED, Described, Message, symbol, timestamp, ulong
 
+from local.faults import Action, Fault
 from local.servicebus.nodes.authorization import KEY, KEY_NAME
 from local.testing import raw_amqp
 from local.testing.raw_amqp import RECEIVER, SENDER, RawClient, described, opened_client, raw_client
@@ -145,6 +146,43 @@ def test_a_request_whose_reply_to_is_not_utf_8_is_rejected(bus: Bus) -> None:
             outcome = client.outcome()
 
     assert outcome[1].descriptor == raw_amqp.REJECTED
+
+
+def test_a_request_that_nests_too_deep_is_rejected(bus: Bus) -> None:
+    with opened_client(bus.connection_string, QUEUE) as client:
+        ask(client, b"\0\x53\x77" + raw_amqp.encode_nested(2000))
+        outcome = client.outcome()
+        while outcome[0] == 0:  # of the request for authorization
+            outcome = client.outcome()
+
+    assert outcome[1].descriptor == raw_amqp.REJECTED
+
+
+def test_when_a_request_is_delayed_it_is_applied_and_answered_as_it_was_sent(bus: Bus) -> None:
+    bodies = [f"{number:04}" * 500 for number in range(40)]
+    bus.faults.arm(Fault("servicebus.east", Action.DELAY, "schedule", seconds=0.2))
+    answers: dict[bytes, Any] = {}
+    with opened_client(bus.connection_string, QUEUE) as client:
+        requests, responses = (
+            client.attach(role, f"{QUEUE}/$management") for role in (False, True)
+        )
+        client.give_credit(responses, 100)
+        for body in bodies:
+            message = bytes(Message(id="m", body=body).encode())
+            request = Message(
+                id=body[:16].encode(),
+                properties={"operation": "com.microsoft:schedule-message"},
+                body={"messages": [{"message": message}]},
+            )
+            client.transfer(requests, bytes(request.encode()))
+        while len(answers) < len(bodies):
+            answer = client.response()
+            answers[bytes(answer.correlation_id)] = answer.properties["statusCode"]
+
+    assert answers == {body[:16].encode(): 200 for body in bodies}
+    with bus.receiver(QUEUE) as receiver:
+        found = [one.raw_amqp_message.body for one in receiver.peek_messages(100)]
+    assert sorted(found) == [body.encode() for body in bodies]
 
 
 @pytest.mark.parametrize("count", [float("inf"), float("nan"), -1, 2**32])

@@ -29,6 +29,8 @@ from local.testing.raw_amqp import (
     RawClient,
     described,
     encode,
+    encode_list,
+    encode_nested,
     opened_client,
 )
 from wire.service_bus import SECONDS_MAX, Bus, receive, receive_one, running_bus
@@ -119,6 +121,45 @@ def test_a_link_with_a_text_that_is_not_utf_8_is_refused_and_the_connection_goes
         assert b"amqp:decode-error" in body
         client.attach(RECEIVER, QUEUE)
         assert client.expect(ATTACH).fields[0] == "link-2"
+
+
+REJECTED, MODIFIED, ERROR, REASON = 0x25, 0x27, 0x1D, symbol("reason")
+DEEP = encode_nested(2000)
+
+
+def rejected(*error: Any) -> bytes:
+    return encode(described(REJECTED, described(ERROR, *error)))
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        rejected(symbol("odd name"), "why"),
+        rejected(REASON, "odd name"),
+        rejected(REASON, "why", {symbol("odd name"): 1}),
+        b"\0\x53\x25" + encode_list(b"\0\x53\x1d" + encode_list(encode(REASON), b"\x40", DEEP)),
+        encode(described(MODIFIED, True, True, {REASON: "odd name"})),
+        b"\0\x53\x27" + encode_list(b"\x41", b"\x41", DEEP),
+    ],
+    ids=["condition", "description", "info", "deep info", "annotations", "deep annotations"],
+)
+def test_an_outcome_that_cannot_be_read_is_refused_and_the_connection_goes_on(
+    bus: Bus, outcome: bytes
+) -> None:
+    payload = bytes(Message(body="x").encode())
+    with opened_client(bus.connection_string, QUEUE) as client:
+        handle, receiver = sending(client, QUEUE), client.attach(RECEIVER, QUEUE)
+        client.transfer(handle, payload)
+        client.give_credit(receiver)
+        number = client.expect(raw_amqp.TRANSFER).fields[1]
+        fields = encode_list(b"\x41", encode(uint(number)), b"\x40", b"\x42", outcome)
+        client.write_body(b"\0\x53\x15" + fields.replace(b"odd name", b"odd\xffname"))
+        while (frame := client.expect(raw_amqp.DISPOSITION)).fields[0] is not False:
+            pass  # those of what it sent itself
+        client.transfer(handle, payload)
+
+        assert frame.fields[4].value[0].value[0] == "amqp:decode-error"
+        assert client.outcome()[1].descriptor == raw_amqp.ACCEPTED
 
 
 def test_ids_of_one_session_do_not_disturb_another(bus: Bus) -> None:

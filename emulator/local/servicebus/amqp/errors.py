@@ -5,8 +5,9 @@ from enum import StrEnum
 from proton import ProtonException
 
 # What Proton's Python binding raises where it reads what no client should have sent: texts that are
-# not UTF-8 or ASCII, maps whose keys are maps. Proton itself looks at none of this.
-UNREADABLE = (ProtonException, TypeError, ValueError)
+# not UTF-8 or ASCII, maps whose keys are maps, a thousand lists in each other. Proton itself looks
+# at none of this.
+UNREADABLE = (ProtonException, RecursionError, TypeError, ValueError)
 
 
 class ErrorCondition(StrEnum):

@@ -13,7 +13,7 @@ from cproton import pn_link_flow  # type: ignore[import-untyped]
 from proton import Array, Data, Delivery, Endpoint, Link, Sender, symbol
 
 from local.faults import Action, Fault
-from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.errors import UNREADABLE, AmqpError, ErrorCondition
 from local.servicebus.amqp.frames import NO_TAG
 from local.servicebus.amqp.message_format import write_delivery
 from local.servicebus.broker import Broker, ClientConnection, ClientOperation
@@ -88,6 +88,9 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
             disposition = read_disposition(delivery)
         except AmqpError as refusal:
             self._settle_delivery(delivery, refusal)
+            return
+        except UNREADABLE as error:
+            self._settle_delivery(delivery, AmqpError(ErrorCondition.DECODE_ERROR, str(error)))
             return
         if disposition is not None:
             self._broker.interceptor.execute(
@@ -295,7 +298,8 @@ def read_disposition(delivery: Delivery) -> Disposition | None:
             # Whether or not it says delivery-failed: npm's client does not.
             is_deferred = delivery.remote.undeliverable
             settlement = Settlement.DEFER if is_deferred else Settlement.ABANDON
-            changes = encode_properties(delivery.remote.annotations or {})
+            annotations = delivery.remote.annotations
+            changes = encode_properties(annotations if isinstance(annotations, dict) else {})
             return Disposition(settlement, properties=changes)
     return Disposition(Settlement.RELEASE) if delivery.settled else None
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from proton import Delivery, Endpoint, Message, Sender, Session
+from proton import Array, Delivery, Described, Endpoint, Message, Sender, Session
 
 from local.servicebus.amqp.errors import UNREADABLE, AmqpError, ErrorCondition
 from local.servicebus.links.endpoint import LinkEndpoint
@@ -43,6 +44,25 @@ class ResponseLink(LinkEndpoint):
             del self._responses[key]
 
 
+def copy_binaries(value: Any) -> Any:
+    """The same value with bytes in it where Proton has views of memory that ends with the message.
+
+    What is asked for may be applied later than that, and a rule is kept.
+    """
+    match value:
+        case memoryview():
+            return bytes(value)
+        case list():
+            return [copy_binaries(one) for one in value]
+        case dict():
+            return {key: copy_binaries(one) for key, one in value.items()}
+        case Described():
+            return Described(value.descriptor, copy_binaries(value.value))
+        case Array():
+            return Array(value.descriptor, value.type, *map(copy_binaries, value.elements))
+    return value
+
+
 @dataclass(eq=False)
 class RequestLink(IncomingLink):
     _handle_request: HandleRequest
@@ -57,7 +77,9 @@ class RequestLink(IncomingLink):
             request.decode(data)
             # Without a reply-to (azure-servicebus on $cbs), both links have the node's own address.
             address = request.reply_to or self._link.remote_target.address or ""
-            request_id = request.id
+            request_id = copy_binaries(request.id)
+            request.body = copy_binaries(request.body)
+            request.properties = copy_binaries(request.properties)
         except UNREADABLE as error:
             settle_transfer(delivery, AmqpError(ErrorCondition.DECODE_ERROR, str(error)))
             return
