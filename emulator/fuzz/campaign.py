@@ -4,121 +4,76 @@ import json
 import re
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
 import psutil
+from azure.core.exceptions import AzureError
 
 from local.testing.cloud import CloudProcess, running_cloud
 from local.testing.failures import CloudFailed
+from local.testing.raw_amqp import require
 
-CHECK_CASES = 20  # so often the well-behaved client has its turn
+CHECK_CASES = 50  # so often the well-behaved client has its turn
 WARM_UP_CASES = 1000
 GROWTH_BYTES_MAX = 100 * 2**20
 HANDLES_MORE_MAX = 8  # files and threads, over those of the beginning
-PROTON_LINE = re.compile(r"^\[0x\w+\]:.*\n+", re.MULTILINE)
-# A case alone is tried thrice: what arrives together may differ.
-SHRINK_SIZES = (1, 1, 1, 4, 16, 64)
+PROTON_LINE = re.compile(r"^\[0x\w+\]:.*\n+", re.MULTILINE)  # what it says about what it was told
 
 
-class Found(Exception):
-    """Something that the emulator must not do; the message says what."""
+class Service[Case](Protocol):
+    """A service of a running cloud. What its methods raise is found."""
 
+    config: dict[str, Any]  # of the cloud
+    make: Callable[[Random], Case]
 
-class Case(Protocol):
-    def describe(self) -> str:
-        """Tell a person what is sent."""
-        ...
+    def __init__(self, cloud: CloudProcess) -> None: ...
 
-
-class Target[C: Case](Protocol):
-    """A service of a running cloud. Each method raises Found, CloudFailed, EOFError or OSError."""
-
-    def send(self, case: C) -> None:
+    def send(self, case: Case) -> None:
         """Send a case, and judge what is answered."""
 
     def check(self) -> None:
         """Let the well-behaved client do its work."""
 
-    def finish(self) -> None:
-        """Check that nothing is left of it and of the cases."""
+
+def make_case[Case](service: type[Service[Case]], seed: int, number: int) -> Case:
+    return service.make(Random(f"{seed} {number}"))  # noqa: S311 - to be repeated, not secret
 
 
-@dataclass(frozen=True, slots=True)
-class Fuzzed[C: Case]:
-    """A service: the configuration of its cloud, what makes a case, and what connects."""
+def run_campaign(
+    kind: type[Service[Any]], seed: int, numbers: Iterable[int], seconds: float
+) -> tuple[str, str]:
+    """Send cases until they or the time are over, or something is found.
 
-    config: dict[str, Any]
-    make: Callable[[Random], C]
-    connect: Callable[[CloudProcess], Target[C]]
-
-    def generate(self, seed: int) -> Iterator[tuple[int, C]]:
-        """Cases with their numbers, without end; all follows from the seed."""
-        rng = Random(seed)  # noqa: S311 - to be repeated, not to be secret
-        number = 0
-        while True:
-            number += 1
-            yield number, self.make(rng)
-
-
-@dataclass(slots=True)
-class Outcome[C: Case]:
-    """A campaign that is over: its cases, and what it found."""
-
-    cases: int = 0
-    seconds: float = 0.0
-    grown_bytes: int = 0
-    found: str = ""
-    recent: deque[tuple[int, C]] = field(default_factory=lambda: deque(maxlen=SHRINK_SIZES[-1]))
-
-
-def run_campaign[C: Case](
-    fuzzed: Fuzzed[C], cases: Iterable[tuple[int, C]], seconds: float
-) -> Outcome[C]:
-    """Send cases until they or the time are over, or something is found."""
-    outcome = Outcome[C]()
-    began = time.monotonic()
-    with start_cloud(fuzzed.config) as cloud:
+    Returns what was done, and what was found, if anything.
+    """
+    found, cases, number, case, began = "", 0, 0, None, time.monotonic()
+    with start_cloud(kind.config) as cloud:
         watch = Watch(cloud)
         try:
-            target = fuzzed.connect(cloud)
-            target.check()
-            for number, case in cases:
-                outcome.recent.append((number, case))
-                target.send(case)
-                outcome.cases += 1
-                watch.look(outcome.cases)
-                if outcome.cases % CHECK_CASES == 0:
-                    target.check()
+            service = kind(cloud)
+            service.check()
+            for number in numbers:
+                case = make_case(kind, seed, number)
+                service.send(case)
+                cases += 1
+                watch.look(cases)
+                if cases % CHECK_CASES == 0:
+                    service.check()
                 if time.monotonic() - began >= seconds:
                     break
-            target.check()
-            target.finish()
-            watch.look(outcome.cases)
+            service.check()
             watch.finish()
-        except Found as found:
-            outcome.found = str(found)
-        except (CloudFailed, EOFError, OSError) as error:
-            outcome.found = f"the well-behaved client was disturbed: {error!r}"
-        if outcome.found:
-            outcome.found += f"\n{watch.read_log()}"
-        outcome.grown_bytes = watch.grown_bytes
-    outcome.seconds = time.monotonic() - began
-    return outcome
-
-
-def shrink[C: Case](fuzzed: Fuzzed[C], outcome: Outcome[C]) -> Outcome[C] | None:
-    """The fewest of the last cases that show something in a new cloud; None if none do."""
-    for size in SHRINK_SIZES:
-        again = run_campaign(fuzzed, list(outcome.recent)[-size:], float("inf"))
-        if again.found:
-            return again
-    return None
+        except (AzureError, CloudFailed, EOFError, HTTPException, OSError, psutil.Error) as error:
+            found = f"case {number}, or one of the {CHECK_CASES} before it: {error!r}"
+            found += "" if cloud.child.is_running else ", and the emulator has ended"
+            found += f"\n{watch.read_log()}\n{case}"
+    grown = f"memory grew by {watch.grown_bytes / 2**20:.1f} MiB after the warm-up"
+    return f"{cases} cases in {time.monotonic() - began:.0f} s, {grown}", found
 
 
 @contextmanager
@@ -135,44 +90,30 @@ class Watch:
     """The process from outside: its log, its memory, its files and threads."""
 
     def __init__(self, cloud: CloudProcess) -> None:
-        self._log = cloud.child.log
         self._child = cloud.child
         self._process = psutil.Process(cloud.child.pid)
         self._handles = self._count_handles()
-        self._warm_bytes = self._log_bytes = 0
-        self._logged = ""
+        self._warm_bytes = self._log_bytes = self.grown_bytes = 0
 
     def look(self, cases: int) -> None:
-        """Raise Found if the process has ended, has logged anything, or has grown too much."""
-        if not self._child.is_running:
-            raise Found("the emulator has ended")
-        if self.read_log():
-            raise Found("the emulator has logged something")
-        if cases == WARM_UP_CASES:
-            self._warm_bytes = self._process.memory_info().rss
-        if cases % 100 == 0 and self.grown_bytes > GROWTH_BYTES_MAX:
-            raise Found(f"memory has grown by {self.grown_bytes} bytes since case {WARM_UP_CASES}")
-
-    @property
-    def grown_bytes(self) -> int:
-        """Growth since the warm-up; 0 before its end, and when the process is gone."""
-        if not self._warm_bytes or not self._child.is_running:
-            return 0
-        return int(self._process.memory_info().rss) - self._warm_bytes
+        """Require that the process goes on, has logged nothing and has not grown too much."""
+        require(self._child.is_running, "the emulator has ended")
+        if self._child.log.stat().st_size != self._log_bytes:
+            self._log_bytes = self._child.log.stat().st_size
+            require(not self.read_log(), "the emulator has logged something")
+        size = int(self._process.memory_info().rss)
+        self._warm_bytes = size if cases <= WARM_UP_CASES else self._warm_bytes
+        self.grown_bytes = size - self._warm_bytes
+        require(self.grown_bytes <= GROWTH_BYTES_MAX, f"memory grew by {self.grown_bytes} bytes")
 
     def finish(self) -> None:
-        """Raise Found if files or threads are left of cases that are over."""
+        """Require that no files or threads are left of cases that are over."""
         left = self._count_handles() - self._handles
-        if left > HANDLES_MORE_MAX:
-            raise Found(f"{left} files and threads are left")
+        require(left <= HANDLES_MORE_MAX, f"{left} files and threads are left")
 
     def read_log(self) -> str:
-        """Return what was logged, without what Proton says about what it was told."""
-        size = self._log.stat().st_size
-        if size != self._log_bytes:
-            self._log_bytes = size
-            self._logged = PROTON_LINE.sub("", self._log.read_text(errors="replace")).strip()
-        return self._logged
+        text = self._child.log.read_text(encoding="utf-8", errors="replace")
+        return PROTON_LINE.sub("", text).strip()
 
     def _count_handles(self) -> int:
         return int(self._process.num_fds() + self._process.num_threads())

@@ -1,453 +1,264 @@
 """Connections to Service Bus: valid sequences of frames, mutated, beside a session that goes on."""
 
-import re
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import suppress
+from functools import partial
 from itertools import count
 from random import Random
 from select import select
 from typing import Any
 from uuid import UUID
 
-from proton import (
-    UNDESCRIBED,
-    Array,
-    Data,
-    Described,
-    Message,
-    int32,
-    symbol,
-    timestamp,
-    ubyte,
-    uint,
-    ulong,
-    ushort,
-)
+import proton
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from proton import Data, Described, int32, symbol, timestamp, ubyte, uint, ulong
 
-from fuzz.campaign import Found, Fuzzed
-from fuzz.values import damage, mutate
+from fuzz.campaign import Service
+from fuzz.values import damage, fill, mutate
 from local.testing import raw_amqp
 from local.testing.cloud import CloudProcess
-from local.testing.raw_amqp import Frame, described, encode, framed, opened_client
+from local.testing.raw_amqp import Frame, described, encode, framed, opened_client, require
 
-RUN = re.compile(r"(\w{2,8}?)\1{8,}")
 STEADY = "steady"  # the queue of the well-behaved client; no case can name it
-CONFIG = {
-    "UserConfig": {
-        "Namespaces": [
-            {
-                "Name": "east",
-                "Queues": [
-                    {"Name": STEADY, "Properties": {"RequiresSession": True}},
-                    {
-                        "Name": "orders",
-                        "Properties": {"RequiresSession": True, "DefaultMessageTimeToLive": "PT1S"},
-                    },
-                    {"Name": "parcels", "Properties": {"DefaultMessageTimeToLive": "PT1S"}},
-                ],
-                "Topics": [
-                    {
-                        "Name": "news",
-                        "Properties": {"DefaultMessageTimeToLive": "PT1S"},
-                        "Subscriptions": [{"Name": "all"}],
-                    }
-                ],
-            }
-        ]
-    },
-    "Cosmos": {"Database": "none", "Containers": []},
+EXPIRING = {"DefaultMessageTimeToLive": "PT1S"}
+QUEUES = {
+    STEADY: {"RequiresSession": True, "LockDuration": "PT5M"},
+    "orders": {"RequiresSession": True, **EXPIRING},
+    **dict.fromkeys(("parcels", "slow"), EXPIRING),
 }
-ENTITIES = ("orders", "orders", "parcels", "parcels", "news", "news/Subscriptions/all")
-NODES = (*ENTITIES, "parcels/$deadletterqueue", "amqps://localhost/parcels", "nowhere", "", None)
-SESSIONS = ("s0", "s1", "s2", None)
+NAMESPACE = {
+    "Name": "east",
+    "Queues": [{"Name": name, "Properties": one} for name, one in QUEUES.items()],
+    "Topics": [{"Name": "news", "Properties": EXPIRING, "Subscriptions": [{"Name": "all"}]}],
+}
+NOTHING = {"Database": "none", "Containers": []}
+CONFIG = {"UserConfig": {"Namespaces": [NAMESPACE]}, "Cosmos": NOTHING}
+# What is sent there may be applied when its link, session or connection is over.
+SLOW = {"component": "servicebus.east", "action": "delay", "entity": "slow", "seconds": 0.01}
+ENTITIES = ("orders", "orders", "parcels", "parcels", "slow", "news", "news/Subscriptions/all")
+OTHERS = ("$cbs", "parcels/$deadletterqueue", "amqps://localhost/parcels", "nowhere", "", None)
+NODES = (*ENTITIES, *ENTITIES, *OTHERS, *(f"{entity}/$management" for entity in ENTITIES))
+MAX = 2**32 - 1
+UNDESCRIBED: Any = proton.UNDESCRIBED
+TOKENS = proton.Array(UNDESCRIBED, Data.UUID, UUID(int=0), UUID(int=7), UUID(int=2**128 - 1))
+NUMBERS = proton.Array(UNDESCRIBED, Data.LONG, 1, 2, 2**63 - 1)
 FILTER = symbol("com.microsoft:session-filter")
-TOKENS = (UUID(int=0), UUID(int=7), UUID(int=2**128 - 1))
-NO_DESCRIPTOR: Any = UNDESCRIBED
 EDGES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 2**63 - 1, -(2**63), 1.5, float("nan"), float("inf"), int32(-1)),
-    *map(uint, (0, 1, 2, 5, 255, 256, 499, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1)),
-    *(ubyte(0), ubyte(255), ushort(65_535), ulong(2**64 - 1), timestamp(0), timestamp(2**62)),
-    *(
-        "",
-        "x",
-        "\0",
-        "orders",
-        "x" * 300,
-        b"",
-        b"\xff" * 16,
-        b"\xff" * 300,
-        symbol("x"),
-        UUID(int=1),
-    ),
-    *(
-        [],
-        ["x"],
-        {},
-        {"x": 1},
-        {symbol("x"): None},
-        {1: 2},
-        [[[]]],
-        described(0x24),
-        described(0x99),
-    ),
-    *(
-        described(0x25, None),
-        described(0x27, True, True, {symbol("x"): 1}),
-        Described(FILTER, "s0"),
-    ),
-    *(Array(NO_DESCRIPTOR, Data.LONG), Array(NO_DESCRIPTOR, Data.UUID, *TOKENS)),
+    *map(uint, (0, 1, 2, 5, 255, 256, 499, 2**31 - 1, 2**31, MAX - 1, MAX)),
+    *(ubyte(0), ubyte(255), proton.ushort(65_535), ulong(2**64 - 1), timestamp(0)),
+    *("", "x", "\0", "orders", "x" * 300, symbol("x"), UUID(int=1), timestamp(2**62)),
+    *(b"", b"\xff" * 16, b"\xff" * 300, proton.Array(UNDESCRIBED, Data.LONG), TOKENS),
+    *([], ["x"], {}, {"x": 1}, {symbol("x"): None}, {1: 2}, [[[]]], Described(FILTER, "s0")),
+    *(described(0x24), described(0x99), described(0x25, None), described(0x27, True, True, {})),
 )
-NUMBERS = Array(NO_DESCRIPTOR, Data.LONG, 1, 2, 2**63 - 1)
+SCHEDULED = encode(Described(ulong(0x75), b"body"))
+OF_SESSION = {"session-id": "s0"}
 CORRELATION = {"correlation-filter": {"label": "x", "properties": {"late": True}}}
-SESSION = {"session-id": "s0"}
-REQUESTS: dict[str, dict[Any, Any]] = {
-    "schedule-message": {"messages": [{"message-id": "1", **SESSION, "message": b""}]},
+REQUESTS: dict[str, Any] = {
+    "schedule-message": {"messages": [{"message-id": "1", "message": SCHEDULED}]},
     "cancel-scheduled-message": {"sequence-numbers": NUMBERS},
-    "peek-message": {"from-sequence-number": 0, "message-count": int32(5), **SESSION},
-    "renew-lock": {"lock-tokens": Array(NO_DESCRIPTOR, Data.UUID, *TOKENS)},
-    "renew-session-lock": SESSION,
-    "get-session-state": SESSION,
-    "set-session-state": {**SESSION, "session-state": b"state"},
-    "receive-by-sequence-number": {
-        "sequence-numbers": NUMBERS,
-        "receiver-settle-mode": uint(1),
-        **SESSION,
-    },
-    "get-message-sessions": {
-        "last-updated-time": timestamp(0),
-        "skip": int32(0),
-        "top": int32(9),
-    },
+    "peek-message": {"from-sequence-number": 0, "message-count": int32(5), **OF_SESSION},
+    "renew-lock": {"lock-tokens": TOKENS},
+    **dict.fromkeys(("renew-session-lock", "get-session-state"), OF_SESSION),
+    "set-session-state": {**OF_SESSION, "session-state": b"state"},
+    "receive-by-sequence-number": {"sequence-numbers": NUMBERS, "receiver-settle-mode": uint(1)},
+    "get-message-sessions": {"last-updated-time": timestamp(0), "skip": int32(0), "top": int32(9)},
     "add-rule": {"rule-name": "late", "rule-description": CORRELATION},
     "remove-rule": {"rule-name": "late"},
     "enumerate-rules": {"top": int32(9), "skip": int32(0)},
-    "update-disposition": {
-        "disposition-status": "completed",
-        "lock-tokens": Array(NO_DESCRIPTOR, Data.UUID, *TOKENS),
-    },
+    "update-disposition": {"disposition-status": "completed", "lock-tokens": TOKENS},
+    "put-token": f"SharedAccessSignature sr=x&sig=x&se=1&skn={raw_amqp.KEY_NAME}",
     "what-there-is-not": {},
 }
-PLAIN_KEY = f"\0{raw_amqp.KEY_NAME}\0{raw_amqp.KEY}".encode()
-ACCEPTED = described(raw_amqp.ACCEPTED)
-OUTCOMES = (ACCEPTED, described(0x26), described(0x25, None), described(0x27, True), None)
+PLAIN = (symbol("PLAIN"), f"\0{raw_amqp.KEY_NAME}\0{raw_amqp.KEY}".encode())
+REFUSED = ([symbol("MSSBCBS"), None], [symbol("PLAIN"), b"x"], ["", ""])
+SASL_INIT = (*[list(PLAIN)] * 16, [symbol("ANONYMOUS"), b""], *REFUSED)
+# The fields of performatives, and the sections of a message.
+OPEN = ["fuzz", "localhost", (uint(512), uint(65_536))]
+WINDOWS = [uint(0), uint(5000), uint(0), uint(5000)]
+MODES = [tuple(map(ubyte, range(3))), (ubyte(0), ubyte(1))]
+TIMEOUT = [None, None, uint(0), None, None, None, {symbol("com.microsoft:timeout"): uint(100)}]
+RARELY = (True, False, False, False)
+CREDITS = tuple(map(uint, (0, 1, 10, 2**31 - 1, MAX)))
+CREDIT = [(uint(0), uint(0), uint(MAX)), CREDITS, None, RARELY]
+KIND = (uint(raw_amqp.BATCH), uint(0), uint(0))
+SESSION = ("s0", "s1", "s2", None)
+FILTERED = [*[None] * 6, (None, {FILTER: SESSION}, {FILTER: Described(FILTER, "s0")})]
+INFO = {symbol("DeadLetterReason"): "why", symbol("x"): (1, b"x", "x")}
+REJECTED = described(0x25, described(0x1D, symbol("x"), "why", INFO))
+MODIFIED = described(0x27, (True, False), (True, False), INFO)
+NUMBERED = [(uint(0), uint(0), uint(1), uint(MAX)), (None, uint(0), uint(2))]
+OUTCOMES = (described(0x24), described(0x26), REJECTED, MODIFIED, None)
+SETTLED = [raw_amqp.RECEIVER, *NUMBERED, (True, False), OUTCOMES]
+LATER = {symbol("x-opt-scheduled-enqueue-time"): tuple(map(timestamp, (0, 1, 2**62, -1)))}
+MESSAGE = {
+    0x70: [True, ubyte(4), tuple(map(uint, (0, 1, 1000, MAX))), None, uint(0)],
+    0x72: (LATER, *[{symbol("x-opt-partition-key"): SESSION}] * 9),
+    0x73: ["id", None, None, "subject", *[None] * 6, SESSION],
+    0x74: {"late": True, "n": 1},
+    (0x75, 0x77): (b"body", b"body", b"body" * 50, b"body" * 5000),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """All that one client sends, in bursts.
-
-    `is_broken` says that frames are not told apart any more, so that no condition is owed.
-    """
-
-    bursts: list[bytes]
-    is_broken: bool
-
-    def describe(self) -> str:
-        return "\n".join(shorten(burst.hex()) for burst in self.bursts)
-
-
-def shorten(text: str) -> str:
-    return RUN.sub(lambda found: f"<{found[1]} {len(found[0]) // len(found[1])} times>", text)
+# All that one client sends, in bursts, and whether frames are not told apart any more: then no
+# condition is owed.
+type Connection = tuple[list[bytes], bool]
 
 
 def make_connection(rng: Random) -> Connection:
-    frames = [Frame(raw_amqp.OPEN, ["fuzz", "localhost", uint(rng.choice((512, 65_536)))], b"", 0)]
+    frames = [Frame(raw_amqp.OPEN, fill(rng, OPEN), b"", 0)]
     for channel in rng.sample(range(5), rng.randint(1, 3)):
-        frames += list(make_session(rng, channel))
+        frames += make_session(rng, channel)
     for _ in range(rng.choice((0, 1, 1, 2, 4))):
         mutate_frames(rng, frames)
-    encoded = [
-        framed(one.code, *one.fields, payload=one.payload, channel=one.channel) for one in frames
-    ]
-    for _ in range(rng.choice((0, 0, 1))):
-        at = rng.randrange(len(encoded))
-        channel = int.from_bytes(encoded[at][6:8])
-        encoded[at] = raw_amqp.enclose(damage(rng, encoded[at][8:]), channel=channel)
-    is_broken = rng.random() < 0.05
+    init = framed(raw_amqp.SASL_INIT, *fill(rng, SASL_INIT), kind=1)
+    pieces = [raw_amqp.SASL + init + raw_amqp.AMQP]
+    for code, fields, payload, channel in frames:
+        pieces.append(framed(code, *fields, payload=payload, channel=channel))
+        if rng.random() < 0.01:
+            pieces[-1] = raw_amqp.enclose(damage(rng, pieces[-1][8:]), channel=channel)
+    is_broken = rng.random() < 0.06
     if is_broken:
-        at = rng.randrange(len(encoded))
-        encoded[at] = damage(rng, encoded[at])
-    start, is_odd = make_opening(rng)
-    bursts = [start]
-    for one in (*encoded, framed(raw_amqp.CLOSE)):
-        if rng.random() < 0.1:
-            bursts.append(one)
-        else:
-            bursts[-1] += one
-    return Connection(bursts, is_broken or is_odd)
-
-
-def make_opening(rng: Random) -> tuple[bytes, bool]:
-    """The bytes before the first frame, and whether they are damaged."""
-    mechanism, response = rng.choices(
-        (("PLAIN", PLAIN_KEY), ("ANONYMOUS", b""), ("MSSBCBS", None), ("PLAIN", b"x"), ("", "")),
-        (16, 1, 1, 1, 1),
-    )[0]
-    init = framed(raw_amqp.SASL_INIT, symbol(mechanism), response, kind=1)
-    opening = raw_amqp.SASL + init + raw_amqp.AMQP
-    is_odd = rng.random() < 0.03
-    return (damage(rng, opening) if is_odd else opening), is_odd
+        at = rng.choice((0, rng.randrange(len(pieces))))
+        pieces[at] = damage(rng, pieces[at])
+    bursts = [b""]
+    for piece in (*pieces, framed(raw_amqp.CLOSE)):
+        bursts += [b""] * (rng.random() < 0.25)
+        bursts[-1] += piece
+    return bursts, is_broken
 
 
 def make_session(rng: Random, channel: int) -> Iterator[Frame]:
-    yield Frame(raw_amqp.BEGIN, [None, uint(0), uint(5000), uint(5000), uint(255)], b"", channel)
-    ids = count(rng.choice((0, 0, 0, 7, 2**31 - 1, 2**32 - 1)))
+    """Links that send and links that receive, to and from the same nodes."""
+
+    def frame(code: int, *fields: Any, payload: bytes = b"") -> Frame:
+        return Frame(code, fill(rng, list(fields)), payload, channel)
+
+    ids = count(rng.choice((0, 0, 0, 7, 2**31 - 1, MAX)))
+    yield frame(raw_amqp.BEGIN, None, *WINDOWS[:2], WINDOWS[3], uint(255))
     for handle in range(0, 2 * rng.randint(1, 4), 2):
-        link = rng.choice((send_messages, send_messages, receive_messages, manage))
-        yield from link(rng, channel, handle, ids)
+        node = rng.choice(NODES)
+        ends = (described(raw_amqp.SOURCE, node, *FILTERED), described(raw_amqp.TARGET, node))
+        roles = rng.choice(((False,), (True,), (False, True), (False, True)))
+        for role in roles:
+            link = (f"link-{channel}-{handle + role}", uint(handle + role), role)
+            yield frame(raw_amqp.ATTACH, *link, *MODES, *ends, *TIMEOUT)
+        for role in rng.choices(roles, k=rng.randint(1, 5)):
+            if role is raw_amqp.RECEIVER:
+                yield frame(raw_amqp.FLOW, *WINDOWS, uint(handle + role), *CREDIT)
+                yield frame(raw_amqp.DISPOSITION, *SETTLED)
+                continue
+            number = next(ids) % 2**32
+            first = (uint(handle), uint(number), str(number).encode(), KIND, RARELY)
+            payload = make_payload(rng, node)
+            size = len(payload) // rng.choice((1, 1, 1, 3)) + 1
+            end = len(payload) + size * (rng.random() < 0.1)  # a last frame may never come
+            for at in range(0, len(payload), size):
+                part = payload[at : at + size]
+                yield frame(raw_amqp.TRANSFER, *first, at + size < end, payload=part)
         if rng.random() < 0.5:
-            yield Frame(raw_amqp.DETACH, [uint(handle), True], b"", channel)
+            yield frame(raw_amqp.DETACH, uint(handle + roles[0]), True)
     if rng.random() < 0.5:
-        yield Frame(raw_amqp.END, [], b"", channel)
+        yield frame(raw_amqp.END)
 
 
-def attach(rng: Random, channel: int, handle: int, role: bool, node: str | None) -> Frame:
-    source, target = described(raw_amqp.SOURCE, node), described(raw_amqp.TARGET, node)
-    session = rng.choice(SESSIONS)
-    if role is raw_amqp.RECEIVER and rng.random() < 0.6:
-        filters = {FILTER: rng.choice((session, Described(FILTER, session)))}
-        source = described(raw_amqp.SOURCE, node, *[None] * 6, filters)
-    settle = (ubyte(rng.randrange(3)), ubyte(rng.randrange(2)))
-    fields: list[Any] = [
-        f"link-{channel}-{handle}",
-        uint(handle),
-        role,
-        *settle,
-        source,
-        target,
-        None,
-        None,
-    ]
-    fields += [uint(0), None, None, None, {symbol("com.microsoft:timeout"): uint(100)}]
-    return Frame(raw_amqp.ATTACH, fields, b"", channel)
-
-
-def transfer(
-    rng: Random, channel: int, handle: int, ids: Iterator[int], payload: bytes
-) -> list[Frame]:
-    """A transfer, of several frames at times, the last of which may never come."""
-    delivery_id = next(ids) % 2**32
-    kind = uint(rng.choice((0, 0, raw_amqp.BATCH)))
-    start = [uint(handle), uint(delivery_id), str(delivery_id).encode(), kind]
-    size = len(payload) // rng.choice((1, 1, 1, 3)) + 1
-    pieces = [payload[at : at + size] for at in range(0, len(payload) or 1, size)]
-    is_finished = rng.random() < 0.9
-    return [
-        Frame(
-            raw_amqp.TRANSFER,
-            [*start, rng.random() < 0.2, at < len(pieces) - is_finished],
-            piece,
-            channel,
-        )
-        for at, piece in enumerate(pieces)
-    ]
-
-
-def make_message(rng: Random) -> bytes:
-    """The sections of a message, one of them mutated at times, in bytes that may be damaged."""
-    session = rng.choice(SESSIONS)
-    times = {symbol("x-opt-scheduled-enqueue-time"): timestamp(rng.choice((0, 1, 2**62, -1)))}
-    parts: list[tuple[int, Any]] = [
-        (0x70, [True, ubyte(4), uint(rng.choice((0, 1, 1000, 2**32 - 1))), None, uint(0)]),
-        (0x72, times if rng.random() < 0.1 else {symbol("x-opt-partition-key"): session}),
-        (
-            0x73,
-            ["id", None, None, "subject", None, None, symbol("text"), None, None, None, session],
-        ),
-        (0x74, {"late": True, "n": 1}),
-        (rng.choice((0x75, 0x77)), b"body" * rng.choice((1, 1, 50, 5000))),
-    ]
-    if rng.random() < 0.3:
-        at = rng.randrange(len(parts))
-        parts[at] = (parts[at][0], mutate(rng, parts[at][1], EDGES))
-    whole = b"".join(encode(Described(ulong(code), value)) for code, value in parts)
-    return damage(rng, whole) if rng.random() < 0.1 else whole
-
-
-def send_messages(rng: Random, channel: int, handle: int, ids: Iterator[int]) -> Iterator[Frame]:
-    yield attach(rng, channel, handle, raw_amqp.SENDER, rng.choice(NODES))
-    for _ in range(rng.randint(0, 4)):
-        yield from transfer(rng, channel, handle, ids, make_message(rng))
-
-
-def flow(rng: Random, channel: int, handle: int) -> Frame:
-    windows = [uint(0), uint(5000), uint(0), uint(5000)]
-    credit = uint(rng.choice((0, 1, 10, 2**31 - 1, 2**32 - 1)))
-    link = [uint(handle), uint(rng.choice((0, 0, 2**32 - 1))), credit, None, rng.random() < 0.2]
-    return Frame(raw_amqp.FLOW, windows + link, b"", channel)
-
-
-def receive_messages(rng: Random, channel: int, handle: int, _ids: object) -> Iterator[Frame]:
-    yield attach(rng, channel, handle, raw_amqp.RECEIVER, rng.choice(NODES))
-    for _ in range(rng.randint(1, 3)):
-        yield flow(rng, channel, handle)
-        first, is_settled = rng.choice((0, 0, 1, 2**32 - 1)), rng.random() < 0.5
-        last = rng.choice((None, uint(first), uint((first + 1) % 2**32)))
-        fields = [raw_amqp.RECEIVER, uint(first), last, is_settled, rng.choice(OUTCOMES)]
-        yield Frame(raw_amqp.DISPOSITION, fields, b"", channel)
-
-
-def manage(rng: Random, channel: int, handle: int, ids: Iterator[int]) -> Iterator[Frame]:
-    node = rng.choice(("$cbs", *(f"{entity}/$management" for entity in ENTITIES)))
-    yield attach(rng, channel, handle, raw_amqp.SENDER, node)
-    yield attach(rng, channel, handle + 1, raw_amqp.RECEIVER, node)
-    yield flow(rng, channel, handle + 1)
-    for _ in range(rng.randint(1, 4)):
-        name, body = rng.choice(list(REQUESTS.items()))
-        properties = {"operation": f"com.microsoft:{name}"}
-        value: Any = body
-        if node == "$cbs":
-            properties = {"operation": "put-token", "type": "servicebus.windows.net:sastoken"}
-            value = f"SharedAccessSignature sr=x&sig=x&se=1&skn={raw_amqp.KEY_NAME}"
-        elif name == "schedule-message":
-            value = {"messages": [{"message-id": "1", "message": make_message(rng)}]}
-        parts = [[rng.choice((uint(1), "request")), None, None, None, node], properties, value]
-        if rng.random() < 0.6:
-            at = rng.choice((0, 1, 2, 2, 2, 2))
-            parts[at] = mutate(rng, parts[at], EDGES)
-        sections = zip((0x73, 0x74, 0x77), parts, strict=True)
-        payload = b"".join(encode(Described(ulong(code), one)) for code, one in sections)
-        yield from transfer(rng, channel, handle, ids, payload)
+def make_payload(rng: Random, node: str | None) -> bytes:
+    """What may be sent there: a message, or a request; changed at times."""
+    sections, rate = fill(rng, MESSAGE), 0.3
+    if "$" in (node or ""):
+        name = "put-token" if node == "$cbs" else rng.choice(list(REQUESTS))
+        properties = {"operation": name, "type": "servicebus.windows.net:sastoken"}
+        first = [rng.choice((uint(1), "request", b"id")), None, None, None, node]
+        sections, rate = {0x73: first, 0x74: properties, 0x77: REQUESTS[name]}, 0.7
+    if rng.random() < rate:
+        code = rng.choice((0x77, 0x77, *sections))
+        sections[code] = mutate(rng, sections.get(code), EDGES)
+    whole = b"".join(encode(Described(ulong(code), one)) for code, one in sections.items())
+    if rng.random() < 0.01:
+        whole += b"\0\x53\x77" + raw_amqp.encode_nested(1000)
+    return damage(rng, whole) if rng.random() < 0.05 else whole
 
 
 def mutate_frames(rng: Random, frames: list[Frame]) -> None:
     """Change one frame, or its place among the others."""
     at, other = rng.randrange(len(frames)), rng.randrange(len(frames))
-    frame = frames[at]
-    match rng.choice(
-        ("field", "field", "field", "field", "drop", "repeat", "swap", "channel", "kind")
-    ):
-        case "field":
-            frames[at] = frame._replace(fields=as_list(mutate(rng, frame.fields, EDGES)))
-        case "drop" if len(frames) > 1:
-            del frames[at]
-        case "repeat":
-            frames.insert(other, frame)
-        case "swap":
-            frames[at], frames[other] = frames[other], frame
-        case "channel":
-            frames[at] = frame._replace(channel=rng.choice((0, 1, 4, 9, 255, 256, 65_535)))
-        case _:
-            frames[at] = frame._replace(code=rng.choice((*range(0x10, 0x19), 0x40, 0x53, 0x99)))
+    frame = frames.pop(at)
+    fields = mutate(rng, frame.fields, EDGES)
+    changed = frame._replace(fields=fields if isinstance(fields, list) else [fields])
+    moved = frame._replace(channel=rng.choice((0, 1, 4, 9, 255, 256, 65_535)))
+    renamed = frame._replace(code=rng.choice((*range(0x10, 0x19), 0x40, 0x53, 0x99)))
+    instead = rng.choice((*[[changed]] * 4, [moved], [renamed], [frame], [frame] * 2, []))
+    to = other if instead[:1] == [frame] else at
+    frames[to:to] = instead
 
 
-def as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-class ServiceBusTarget:
+class ServiceBus(Service[Connection]):
     """A namespace, and a client of it whose messages come once and in order."""
 
+    config = CONFIG
+    make = staticmethod(make_connection)
+
     def __init__(self, cloud: CloudProcess) -> None:
-        self._cloud = cloud
+        self._control = cloud.control
         self._text = str(cloud.contract["servicebus"]["east"])
-        self._address = raw_amqp.find_port(self._text)
-        self._open = ExitStack()
-        self._client = self._open.enter_context(opened_client(self._text, STEADY))
-        self._sender = self._client.attach(raw_amqp.SENDER, STEADY)
-        self._client.outcome()  # of the request by which it was authorized
+        address = raw_amqp.find_port(self._text)
+        self._connect = partial(socket.create_connection, address, raw_amqp.SECONDS_MAX)
+        client = ServiceBusClient.from_connection_string(self._text, retry_total=0)
+        self._sender = client.get_queue_sender(STEADY)
+        self._receiver = client.get_queue_receiver(STEADY, session_id="own", max_wait_time=60)
         self._count = 0
+        self._control.arm(SLOW)
 
     def send(self, case: Connection) -> None:
-        received = bytearray()
-        with socket.create_connection(self._address, timeout=raw_amqp.SECONDS_MAX) as connected:
-            try:
-                for burst in case.bursts:
-                    connected.sendall(burst)
-                    # Each burst is read by itself, so that the same case is the same again, and
-                    # answers are taken before a burst that finds the connection closed resets it.
-                    self._wait_until_read()
-                    while select([connected], [], [], 0)[0]:
-                        received += take(connected)
+        bursts, is_broken = case
+        received = b""
+        with self._connect() as connected, suppress(ConnectionError):
+            for burst in bursts:
+                connected.sendall(burst)
+                # Each burst is read by itself, so that the same case is the same again, and answers
+                # are taken before a burst that finds the connection closed resets it. It has been
+                # read when a connection is that was made later.
+                with self._connect() as later:
+                    later.sendall(raw_amqp.SASL)
+                    later.recv(1)
+                while select([connected], [], [], 0)[0] and (piece := connected.recv(65_536)):
+                    received += piece
+            with suppress(OSError):  # it has closed already
                 connected.shutdown(socket.SHUT_WR)
-                while True:
-                    received += take(connected)
-            except TimeoutError as error:
-                raise Found(f"no end comes; received: {received.hex()}") from error
-            except (EOFError, OSError):
-                pass  # it has closed
-        if not case.is_broken:
-            judge_ending(bytes(received))
-
-    def _wait_until_read(self) -> None:
-        """Return when the namespace has read what was sent: it takes a later connection later."""
-        with socket.create_connection(self._address, timeout=raw_amqp.SECONDS_MAX) as other:
-            other.sendall(raw_amqp.SASL)
-            take(other)
+            while piece := connected.recv(65_536):
+                received += piece
+        if not is_broken:
+            judge_ending(received)
 
     def check(self) -> None:
-        """Send a message, receive it in the session, and settle it."""
+        """Send a message, receive it in the session, and settle it; the cases hold no session."""
         self._count += 1
-        client, body = self._client, str(self._count)
-        message = Message(body=body, group_id="own")
-        sent = client.transfer(self._sender, bytes(message.encode()))
-        filters = {FILTER: Described(FILTER, "own")}
-        source = described(raw_amqp.SOURCE, STEADY, *[None] * 6, filters)
-        receiver = client.attach(raw_amqp.RECEIVER, STEADY, source=source)
-        # The answer to the request for authorization was the first that came.
-        windows = (uint(self._count), uint(5000), uint(client.delivery_id), uint(5000))
-        client.write(raw_amqp.FLOW, *windows, uint(receiver), uint(0), uint(2))
-        answers: dict[int, Frame] = {}
-        while not answers.keys() >= {raw_amqp.DISPOSITION, raw_amqp.TRANSFER}:
-            frame = client.read()
-            raw_amqp.require(frame.code not in (raw_amqp.END, raw_amqp.CLOSE), frame)
-            answers[frame.code] = frame
-        accepted, came = answers[raw_amqp.DISPOSITION].fields, answers[raw_amqp.TRANSFER]
-        is_accepted = accepted[1] == sent and accepted[4].descriptor == raw_amqp.ACCEPTED
-        raw_amqp.require(is_accepted, accepted)
-        got = Message()
-        got.decode(came.payload)
-        raw_amqp.require(got.body == body, f"{got.body!r} came instead of {body!r}")
-        delivery_id = came.fields[1]
-        client.write(raw_amqp.DISPOSITION, raw_amqp.RECEIVER, delivery_id, None, False, ACCEPTED)
-        raw_amqp.require(client.outcome()[0] == delivery_id, "another delivery was settled")
-        client.write(raw_amqp.DETACH, uint(receiver), True)
-        client.expect(raw_amqp.DETACH)
-
-    def finish(self) -> None:
-        """Raise Found if a message is left, or a session that a case has taken is not free."""
-        self._open.close()
-        depths = self._cloud.control.read_depths()["east"]
-        if any(depths[STEADY].values()):
-            raise Found(f"messages of the well-behaved client are left: {depths[STEADY]}")
+        self._sender.send_messages(ServiceBusMessage(str(self._count), session_id="own"))
+        (message,) = self._receiver.receive_messages(1)
+        require(str(message) == str(self._count), f"{message} came instead of {self._count}")
+        self._receiver.complete_message(message)
+        self._receiver.session.renew_lock()
+        depths = self._control.read_depths()["east"][STEADY]
+        require(not any(depths.values()), f"messages of the well-behaved client are left: {depths}")
         with opened_client(self._text, "orders") as client:
-            for session in filter(None, SESSIONS):
+            for session in SESSION[:-1]:
                 source = described(raw_amqp.SOURCE, "orders", *[None] * 6, {FILTER: session})
                 client.attach(raw_amqp.RECEIVER, "orders", source=source)
-                if client.expect(raw_amqp.ATTACH).fields[5] is None:
-                    raise Found(f"session {session} is not free")
-
-
-def take(connected: socket.socket) -> bytes:
-    """The next bytes; raises EOFError when there are no more."""
-    piece = connected.recv(65_536)
-    if not piece:
-        raise EOFError
-    return piece
+                given = client.expect(raw_amqp.ATTACH).fields[5]
+                require(given is not None, f"session {session} is not free")
 
 
 def judge_ending(received: bytes) -> None:
-    """Raise Found unless a connection was refused by SASL, or ended with a frame that closes it."""
-    last: Frame | None = None
-    at = 0
-    while at < len(received):
-        if received.startswith(b"AMQP", at):
-            at += 8
-            continue
-        size = int.from_bytes(received[at : at + 4])
-        if size < 8 or at + size > len(received):
-            raise Found(f"a frame is cut: {received[at:].hex()}")
-        if size > 8:
-            last = raw_amqp.parse_frame(received[at : at + size])
-        at += size
-    if last is None or last.code not in (raw_amqp.CLOSE, raw_amqp.SASL_OUTCOME):
-        raise Found(f"the connection ended without a condition; its last frame was {last}")
-    if last.code == raw_amqp.SASL_OUTCOME and last.fields[0] == 0:
-        raise Found("the connection ended behind its SASL outcome, without a condition")
-    if "internal" in str(last.fields):
-        raise Found(f"an internal error: {last}")
-
-
-SERVICE_BUS = Fuzzed(CONFIG, make_connection, ServiceBusTarget)
+    """Require that SASL refused the connection, or that it ended with a frame that closes it."""
+    last, rest = b"", received
+    while rest:
+        size = 8 if rest.startswith(b"AMQP") else int.from_bytes(rest[:4])
+        require(8 <= size <= len(rest), f"a frame is cut: {rest!r}")
+        last, rest = rest[:size] if size > 8 else last, rest[size:]
+    code = last[4 * last[4] + 2] if last else None
+    is_refused = code == raw_amqp.SASL_OUTCOME and raw_amqp.parse_frame(last).fields[0] != 0
+    without = f"the connection ended without a condition; its last frame was {last!r}"
+    require(is_refused or code == raw_amqp.CLOSE, without)
+    require(b"internal" not in last, f"an internal error: {last!r}")
