@@ -201,7 +201,7 @@ def edit_token(rng: Random, token: str) -> str:
     except ValueError:
         changed = token
     damaged = re.sub(r"[^!-~]", "", damage(rng, token.encode()).decode("latin-1"))
-    return rng.choice((token, changed, damaged))
+    return rng.choice((token, changed, changed, damaged))
 
 
 def judge_answer(request: Request, status: int, body: bytes) -> None:

@@ -89,9 +89,9 @@ FILTERED = [*[None] * 6, (None, {FILTER: SESSION}, {FILTER: Described(FILTER, "s
 INFO = {symbol("DeadLetterReason"): "why", symbol("x"): (1, b"x", "x")}
 REJECTED = described(0x25, described(0x1D, symbol("x"), "why", INFO))
 MODIFIED = described(0x27, (True, False), (True, False), INFO)
-NUMBERED = [(uint(0), uint(0), uint(1), uint(MAX)), (None, uint(0), uint(2))]
+RANGES = ((0, None), (0, None), (0, uint(0)), (0, uint(2)), (1, uint(2)), (MAX, uint(0)))
 OUTCOMES = (described(0x24), described(0x26), REJECTED, MODIFIED, None)
-SETTLED = [raw_amqp.RECEIVER, *NUMBERED, (True, False), OUTCOMES]
+SETTLED = [[raw_amqp.RECEIVER, uint(one), to, (True, False), OUTCOMES] for one, to in RANGES]
 LATER = {symbol("x-opt-scheduled-enqueue-time"): tuple(map(timestamp, (0, 1, 2**62, -1)))}
 MESSAGE = {
     0x70: [True, ubyte(4), tuple(map(uint, (0, 1, 1000, MAX))), None, uint(0)],
@@ -111,7 +111,7 @@ def make_connection(rng: Random) -> Connection:
     frames = [Frame(raw_amqp.OPEN, fill(rng, OPEN), b"", 0)]
     for channel in rng.sample(range(5), rng.randint(1, 3)):
         frames += make_session(rng, channel)
-    for _ in range(rng.choice((0, 1, 1, 2, 4))):
+    for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
         mutate_frames(rng, frames)
     init = framed(raw_amqp.SASL_INIT, *fill(rng, SASL_INIT), kind=1)
     pieces = [raw_amqp.SASL + init + raw_amqp.AMQP]
@@ -119,13 +119,14 @@ def make_connection(rng: Random) -> Connection:
         pieces.append(framed(code, *fields, payload=payload, channel=channel))
         if rng.random() < 0.01:
             pieces[-1] = raw_amqp.enclose(damage(rng, pieces[-1][8:]), channel=channel)
+        pieces += [b""] * (code == raw_amqp.BEGIN)  # its answer is waited for
     is_broken = rng.random() < 0.06
     if is_broken:
         at = rng.choice((0, rng.randrange(len(pieces))))
         pieces[at] = damage(rng, pieces[at])
     bursts = [b""]
     for piece in (*pieces, framed(raw_amqp.CLOSE)):
-        bursts += [b""] * (rng.random() < 0.25)
+        bursts += [b""] * (not piece or rng.random() < 0.25)
         bursts[-1] += piece
     return bursts, is_broken
 
@@ -148,10 +149,10 @@ def make_session(rng: Random, channel: int) -> Iterator[Frame]:
         for role in rng.choices(roles, k=rng.randint(1, 5)):
             if role is raw_amqp.RECEIVER:
                 yield frame(raw_amqp.FLOW, *WINDOWS, uint(handle + role), *CREDIT)
-                yield frame(raw_amqp.DISPOSITION, *SETTLED)
+                yield frame(raw_amqp.DISPOSITION, *rng.choice(SETTLED))
                 continue
             number = next(ids) % 2**32
-            first = (uint(handle), uint(number), str(number).encode(), KIND, RARELY)
+            first = (uint(handle), uint(number), str(number).encode(), KIND, rng.random() < 0.2)
             payload = make_payload(rng, node)
             size = len(payload) // rng.choice((1, 1, 1, 3)) + 1
             end = len(payload) + size * (rng.random() < 0.1)  # a last frame may never come
