@@ -166,7 +166,7 @@ def make_session(rng: Random, channel: int) -> Iterator[Frame]:
 
 
 def make_payload(rng: Random, node: str | None) -> bytes:
-    """What may be sent there: a message, or a request; changed at times."""
+    """A message, or a request where the node takes some, changed at times."""
     sections, rate = fill(rng, MESSAGE), 0.3
     if "$" in (node or ""):
         name = "put-token" if node == "$cbs" else rng.choice(list(REQUESTS))
