@@ -25,6 +25,7 @@ NO_SYMPTOM = {
     "Open the operations page",
     "Compare a source with the journal",
     "Add or remove a region",
+    "Move or rename a queue, a namespace or a journal",
     "Change the preferred region",
 }
 

@@ -90,7 +90,7 @@ async def test_a_delivery_is_a_line_only_when_asked_for_and_no_line_holds_a_body
 async def test_when_a_delivery_fails_with_anything_it_is_paused_logged_and_raised_as_an_exception(
     world: World, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
-    async def fail(*_: Any) -> Outcome:
+    async def fail(*_: Any, **__: Any) -> Outcome:
         raise error
 
     world.east.consumer.consume = fail  # type: ignore[method-assign, assignment]
@@ -109,7 +109,7 @@ async def test_when_a_delivery_fails_with_anything_it_is_paused_logged_and_raise
 async def test_when_the_invocation_is_cancelled_nothing_is_paused(world: World) -> None:
     waiting = asyncio.Event()
 
-    async def wait(*_: Any) -> Outcome:
+    async def wait(*_: Any, **__: Any) -> Outcome:
         waiting.set()
         await asyncio.Event().wait()
         raise AssertionError
