@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import json
 import marshal
+import os
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -190,7 +191,7 @@ class HandlerRunner:
         and InvalidState. A thread cannot be stopped: a run that is cut off goes on in it, and its
         result is dropped.
         """
-        context = Context(message, given.captured)
+        context, process = Context(message, given.captured), os.getpid()
 
         async def call() -> HandlerResult:
             try:
@@ -208,6 +209,9 @@ class HandlerRunner:
                 # Here, as some of these would end the event loop, and with it the worker. Nobody
                 # waits any more for a task whose cancellation comes by here.
                 raise HandlerFailed(error) from error
+            finally:
+                if os.getpid() != process:
+                    os._exit(1)
 
         try:
             result = await self.finish(call(), self.handler_seconds)
@@ -288,9 +292,11 @@ def run_pure(
     # threads of its parent.
     if WATCHDOG.thread is None or not WATCHDOG.thread.is_alive():
         WATCHDOG.start()
-    thread = get_ident()
+    thread, process, loop = get_ident(), os.getpid(), asyncio._get_running_loop()
     WATCHDOG.ends[thread] = time.monotonic() + seconds
     try:
+        # The worker's own loop is nothing that a pure handler may stop, or leave something in.
+        asyncio._set_running_loop(None)
         try:
             body, state = parse_body(handler, message), parse_state(handler.state, given)
             returned = handler.handle(state, body, context)
@@ -308,6 +314,10 @@ def run_pure(
     except HandlerCutOff as cut_off:
         raise TookTooLong(seconds) from cut_off
     finally:
+        # A handler that forks comes back twice, and a copy of the worker would write what it does.
+        if os.getpid() != process:
+            os._exit(1)
+        asyncio._set_running_loop(loop)
         del WATCHDOG.ends[thread]
 
 
@@ -467,7 +477,9 @@ def build_result(
         size,
         model,
         reminders,
-        is_state_kept=(state, model) == (given.state, given.model),
+        # To Python True is 1, so that only the text tells.
+        is_state_kept=(state, model) == (given.state, given.model)
+        and to_json(state) == to_json(given.state),
     )
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Thread, get_ident
@@ -189,7 +190,14 @@ class HandlerLoop:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.is_held = False
-        Thread(target=self.loop.run_forever, name=THREAD_NAME, daemon=True).start()
+        Thread(target=self.run, name=THREAD_NAME, daemon=True).start()
+
+    def run(self) -> None:
+        """Turn the loop, whatever stops it: others' runs are in it as well."""
+        while not self.loop.is_closed():
+            # A task that a handler leaves behind may raise SystemExit, and the loop hands it on.
+            with suppress(BaseException):
+                self.loop.run_forever()
 
 
 class HandlerLoops:

@@ -93,7 +93,7 @@ async def test_when_a_delivery_fails_with_anything_it_is_paused_logged_and_raise
     async def fail(*_: Any, **__: Any) -> Outcome:
         raise error
 
-    world.east.consumer.consume = fail  # type: ignore[method-assign, assignment]
+    world.east.consumer.consume = fail  # type: ignore[method-assign]
 
     # The worker library answers the host for an Exception only.
     is_closed = isinstance(error, GeneratorExit)
@@ -114,7 +114,7 @@ async def test_when_the_invocation_is_cancelled_nothing_is_paused(world: World) 
         await asyncio.Event().wait()
         raise AssertionError
 
-    world.east.consumer.consume = wait  # type: ignore[method-assign, assignment]
+    world.east.consumer.consume = wait  # type: ignore[method-assign]
     receiving = asyncio.create_task(receive_message(world.east, delivery_of(message(0), 9)))
     await waiting.wait()
     assert len(world.east.in_hand.began) == 1

@@ -22,6 +22,7 @@ from shared.domain.handler import (
     Output,
     StateModel,
 )
+from shared.domain.journal import ModelVersion
 from shared.domain.message import Message, Number
 from shared.engine.handle.handle import run_pure
 from shared.engine.handle.raised import HandlerFailed
@@ -195,3 +196,18 @@ def test_outputs_continue_the_sessions_own_numbering_and_an_unordered_one_takes_
     assert [m.number for m in batch.messages] == [Number(group, 0, 3), None, Number(group, 0, 4)]
     assert len({m.id for m in batch.messages}) == 3
     assert result.produced == {"": {"acc-7": 5}}
+
+
+def test_a_state_that_python_takes_for_the_one_before_is_another_one() -> None:
+    before = {"anything": {"paid": 1}}
+
+    def pay(_: Loose, __: Amount, ___: Context) -> Loose:
+        return Loose(anything={"paid": True})
+
+    given = HandlerInput(before, model=ModelVersion("Loose", 1))
+    result = run_pure(handler(pay, Loose), given, message(0))
+
+    assert repr(result.state) == "{'anything': {'paid': True}}"
+    assert not result.is_state_kept
+    same = handler(lambda state, _, __: state, Loose)
+    assert run_pure(same, given, message(0)).is_state_kept
