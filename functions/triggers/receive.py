@@ -93,9 +93,10 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
         ) as span:
             try:
                 # The host calls in no certain order; the broker's is that of these numbers. What
-                # comes again may have ended the worker that had it.
-                as_try = AGAIN if (delivery.delivery_count or 1) > 1 else 0
+                # comes again without an exception may have ended the worker that had it.
                 arrival = delivery.sequence_number or 0
+                earlier = (delivery.delivery_count or 1) - 1
+                as_try = AGAIN if earlier > in_hand.raised.get(arrival, 0) else 0
                 outcome = await services.consumer.consume(message, arrival, as_try=as_try)
             except InvalidMessage as error:
                 await reject(services, delivery, str(error))
@@ -108,6 +109,7 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
         if worker.telemetry is not None:
             measure_delivery(worker.telemetry, delivery, name, clock.now() - began)
         log_outcome(message, outcome, logs_all=services.logs_messages)
+        in_hand.raised.pop(arrival, None)
     except BaseException as error:
         await pause(services, delivery, began, error)
     finally:
@@ -126,6 +128,7 @@ async def pause(
     is_cancelled = isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling())
     if is_cancelled or isinstance(error, GeneratorExit):
         raise error
+    services.in_hand.note_raised(delivery.sequence_number or 0)
     failed = error if isinstance(error, Exception) else RuntimeError(describe_error(error))
     services.worker.failure_log.add("a delivery comes again", services.region, failed)
     # The broker delivers again at once, so an error that stays would spend all deliveries of a

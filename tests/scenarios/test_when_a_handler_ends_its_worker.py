@@ -20,7 +20,7 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.steps import Failed
 from shared.testkit.exercise import exercise
 from shared.testkit.given import given
-from shared.testkit.injected_faults import ProcessKilled
+from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.intercepted import InterceptedJournal
 from tests.business import LEASE_OVER, plain, worker_with
 from tests.crashes import assert_the_same_whatever_fails
@@ -390,3 +390,23 @@ async def test_any_call_can_go_wrong_for_what_comes_again(kind: str) -> None:
 
     outputs = 0 if kind == "account.add" else 3
     await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], outputs, brief)
+
+
+async def test_what_comes_again_because_of_an_exception_costs_no_claim() -> None:
+    world = World()
+    world.journal.fault_plan.plan("append", CallFault.REFUSED, CallFault.REFUSED)
+    arrivals = [delivery_of(message(0), count, arrival=7) for count in (1, 2, 3)]
+    for refused in arrivals[:2]:
+        with pytest.raises(LockstepError):
+            await receive_message(world.east, refused)
+    writes = world.journal.fault_plan.calls["append"]
+
+    await receive_message(world.east, arrivals[2])
+
+    assert world.amounts() == [1]
+    assert world.journal.fault_plan.calls["append"] == writes + 1
+    assert world.journal.fault_plan.calls["replace"] == 0
+    # In a worker that has not seen these exceptions it may have ended the ones before.
+    await receive_message(world.west, delivery_of(message(1), 3, arrival=8))
+    assert world.amounts() == [1, 2]
+    assert world.journal.fault_plan.calls["replace"] == 1

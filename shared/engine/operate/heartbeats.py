@@ -24,6 +24,8 @@ NOTED_SECONDS_MIN = 50.0
 FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
 # A failing delivery is paused for two minutes, and after five the host ends the worker.
 RECEIVE_SECONDS_MAX = 240.0
+# Of so many messages it is known that they come again because of an exception.
+RAISED_MAX = 10_000
 
 
 class Leases(Protocol):
@@ -50,10 +52,21 @@ class Age:
 
 @dataclass(slots=True)
 class InHand:
-    """The deliveries that a worker has in hand: when each began, and when one ended last."""
+    """The deliveries that a worker has in hand: when each began, and when one ended last.
+
+    `raised` counts by the broker's number how often a message's delivery ended here by an
+    exception, the newest last: so often it comes again without having ended a worker.
+    """
 
     began: dict[int, float] = field(default_factory=dict)
     ended_at: float = 0.0
+    raised: dict[int, int] = field(default_factory=dict)
+
+    def note_raised(self, sequence: int) -> None:
+        """Count an exception; of very many messages the oldest are forgotten."""
+        self.raised[sequence] = self.raised.pop(sequence, 0) + 1
+        if len(self.raised) > RAISED_MAX:
+            del self.raised[next(iter(self.raised))]
 
     def age(self) -> Age:
         """Return for how long none has ended, though there are some."""
