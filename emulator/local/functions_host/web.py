@@ -46,7 +46,10 @@ class WebServer:
         for route in sorted(self._routes):
             for method in route.methods:
                 app.router.add_route(method, route.path, self._routes[route])
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=drain_seconds)
+        # A body is handed over as it came: the real host inflates nothing.
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=drain_seconds, auto_decompress=False
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"

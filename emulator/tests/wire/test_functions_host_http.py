@@ -1,5 +1,6 @@
 """HTTP through the real host process and the sample app."""
 
+import gzip
 import json
 import signal
 from collections.abc import Iterator
@@ -53,6 +54,14 @@ def test_route_parameters_query_method_and_body_reach_the_function_and_come_back
     assert answer.headers["x-id"] == "17"
     assert answer.headers["x-method"] == "PUT"
     assert answer.headers["x-color"] == "red"
+
+
+def test_a_compressed_body_is_handed_over_as_it_came(host: HostProcess) -> None:
+    packed = gzip.compress(b"body")
+
+    answer = host.request("/api/items/17", "PUT", KEY | {"Content-Encoding": "gzip"}, packed)
+
+    assert (answer.status, answer.body) == (201, packed)
 
 
 def test_a_route_constraint_keeps_other_paths_out(host: HostProcess) -> None:
