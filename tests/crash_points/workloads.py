@@ -22,6 +22,7 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.handler import Context, Handled, Handlers
+from shared.domain.journal import Repetition
 from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import Draft, ProducerOptions
@@ -32,7 +33,7 @@ from shared.engine.build import Services
 from shared.engine.consume import duplicates
 from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
-from shared.engine.operate.error_queue import RepeatRequest
+from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
@@ -49,6 +50,7 @@ type Work = Callable[[BusinessRegions], Awaitable[object]]
 
 SESSION = "acc-7"
 BILLS = [message(n, kind="account.bill") for n in range(8)]
+KEPT_FOR = {"LOCKSTEP_QUEUE": "in"}
 DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 
 
@@ -415,20 +417,21 @@ async def published_by_keys(regions: BusinessRegions) -> object:
 
 
 async def given_another_region(regions: BusinessRegions) -> object:
-    """The list of regions, stored by the first process and replaced on purpose by a later one."""
+    """The list of regions: stored by a process, replaced on purpose, and given to an app."""
 
-    async def agree(worker: Services, *names: str) -> None:
+    async def agree(worker: Services, *names: str, records: bool = False) -> None:
         delivery = replace(worker.producer.delivery, regions=(*REGIONS, *names))
-        process = Readiness(regions.journal, delivery, REGIONS if names else ())
-        while not process.is_agreed:
+        process = Readiness(regions.journal, delivery, REGIONS if names else (), KEPT_FOR)
+        while not (process.is_recorded if records else process.is_agreed):
             regions.clock.seconds += LOOK_AGAIN_SECONDS
-            await process.require_regions()
+            await process.require_regions(records=records)
 
     await regions.insist(agree)
     await regions.insist(lambda worker: agree(worker, "north"))
+    await regions.insist(lambda worker: agree(worker, "north", records=True))
     regions.faults.is_over = True
     stored = await regions.journal.regions()
-    return stored and stored.names
+    return stored and (stored.names, stored.kept_for)
 
 
 async def published_too_large(regions: BusinessRegions) -> object:
@@ -500,6 +503,29 @@ async def sent_again(regions: BusinessRegions) -> object:
 
     await regions.insist(send)
     return await regions.end()
+
+
+async def dismissed(regions: BusinessRegions) -> object:
+    """A rejected delivery that somebody began to send again, and that another one dismisses."""
+    said = dict[str, object](to_properties(BILLS[0]))
+    with regions.undisturbed():
+        east = regions.workers["east"]
+        report = await east.rejecter.reject(SESSION, said, BILLS[0].body, "no time")
+        begun = Repetition("Ada", "its sender is mended", regions.clock.today(), digest="what")
+        await regions.journal.begin_repetition(SESSION, report.id, begun)
+    regions.clock.seconds += FINISH_SECONDS_MAX + 1
+
+    async def dismiss(worker: Services) -> None:
+        (found,) = (await worker.errors.browse(SESSION, limit=1)).reports
+        at = found.queued
+        await worker.errors.dismiss(
+            RepeatRequest(at.session, at.id, at.sequence, "Bob", "it was sent by hand")
+        )
+
+    await regions.insist(dismiss)
+    regions.faults.is_over = True
+    stored = await regions.journal.repetition(SESSION, report.id)
+    return stored and (stored.who, stored.is_dismissed, stored.is_done)
 
 
 async def compacted(regions: BusinessRegions) -> object:
@@ -574,6 +600,7 @@ WORKLOADS: Mapping[str, Work] = {
         rejected,
         unreadable,
         sent_again,
+        dismissed,
         compacted,
         saga,
     )

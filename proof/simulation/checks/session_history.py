@@ -63,7 +63,7 @@ class SessionHistory:
         sent = self.stored_outputs(entry)
         self.outputs += sent
         if entry.status is Status.FAULTED and entry.message is not None:
-            report = report_fault(entry.message, entry.reason or "")
+            report = report_fault(entry.message, entry.reason or "", entry.raised_at)
             if [message for _, message in sent] != [report]:
                 yield Violation("P9", f"{where}: its fault is not reported as it was")
 
