@@ -9,15 +9,21 @@ had.
 """
 
 import argparse
+import json
 import signal
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from conformance.catalogue import SUITES
 from conformance.fetching import NotFetched
 from conformance.running import Outcome, Run
 
 ENDINGS = ("passed", "refused", "not applicable", "failed")
+# How the last whole run of each suite ended that somebody recorded.
+WHOLE_RUNS = Path(__file__).parent / "whole_runs.json"
 
 
 def main() -> int:
@@ -40,7 +46,14 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=25, help="what has not ended by then has failed (25)"
     )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"keep the counts of whole suites in {WHOLE_RUNS.name}",
+    )
     arguments = parser.parse_args()
+    if arguments.record and (arguments.short or arguments.only != "*"):
+        parser.error("only the counts of whole suites are recorded")
     names = arguments.suites or list(SUITES)
     for name in names:
         if name not in SUITES:
@@ -60,13 +73,27 @@ def main() -> int:
         return 128 + signal.SIGINT
     if not outcomes:
         parser.error(f"no test of {', '.join(names)} is named {arguments.only!r}")
-    for name in names:
-        print_summary(name, [one for one in outcomes if one.suite == name])
+    print_summaries(names, outcomes, records=arguments.record)
     return int(any(outcome.ending == "failed" for outcome in outcomes))
 
 
-def print_summary(name: str, outcomes: list[Outcome]) -> None:
-    """Print reasons with the number of tests that each ended, what failed, and the counts."""
+def print_summaries(names: Sequence[str], outcomes: Sequence[Outcome], *, records: bool) -> None:
+    """Print how each suite ended beside its last whole run, which this one replaces if asked to."""
+    last = json.loads(WHOLE_RUNS.read_text("utf-8"))
+    for name in names:
+        counts = print_summary(name, [one for one in outcomes if one.suite == name], last)
+        last[name] = {"version": SUITES[name].version, **counts}
+    if records:
+        WHOLE_RUNS.write_text(json.dumps(last, indent=2) + "\n", encoding="utf-8")
+
+
+def print_summary(
+    name: str, outcomes: list[Outcome], last: Mapping[str, Mapping[str, Any]]
+) -> dict[str, int]:
+    """Print reasons with the number of tests that each ended, what failed, and the counts.
+
+    Beside these stand the counts of the last whole run. Returns the counts.
+    """
     print(f"{SUITES[name].distribution} {SUITES[name].version}")
     for ending in ("refused", "not applicable"):
         print(f"  {ending}:")
@@ -77,8 +104,16 @@ def print_summary(name: str, outcomes: list[Outcome]) -> None:
     for outcome in sorted(outcomes, key=lambda one: one.test):
         if outcome.ending == "failed":
             print(f"         {outcome.test}")
-    counts = Counter(one.ending for one in outcomes)
+    found = Counter(one.ending for one in outcomes)
+    counts, before = {ending: found[ending] for ending in ENDINGS}, last.get(name, {})
     print("  " + ", ".join(f"{counts[ending]} {ending}" for ending in ENDINGS))
+    beside = ", ".join(f"{before[ending]} {ending}" for ending in ENDINGS if ending in before)
+    print(
+        f"  the last whole run, of {before['version']}: {beside}"
+        if beside
+        else "  no whole run yet"
+    )
+    return counts
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`python -m conformance`: how it judges tests, and the short form of the real ones."""
 
+import json
 import os
 import signal
 import subprocess
@@ -135,11 +136,14 @@ def test_each_way_to_end_is_told_from_the_others(tmp_path: Path) -> None:
         "1 needs a key with fewer rights; a local namespace has one key, with all",
         "1 bears no mark of a live test: it tries the SDK alone",
     }
-    assert lines[6:] == [
+    assert lines[6:9] == [
         "failed:",
         "test_queues.py::TestQueue::test_fails",
         "1 passed, 1 refused, 3 not applicable, 1 failed",
     ]
+    last = json.loads((EMULATOR / "conformance/whole_runs.json").read_text("utf-8"))["servicebus"]
+    counts = f"{last['passed']} passed, {last['refused']} refused"
+    assert lines[9].startswith(f"the last whole run, of {last['version']}: {counts}")
     assert "assert 'this' == 'that'" in ended.stdout
 
 
