@@ -81,9 +81,14 @@ class OutgoingLink[QueueKind: Queue](LinkEndpoint):
         self.connection.request_flush()
 
     def on_delivery(self, delivery: Delivery) -> None:
+        token: UUID | None = getattr(delivery, "lock_token", None)
+        if token is None:
+            # No delivery of ours: the client transfers over a link by which it receives.
+            sends = AmqpError(ErrorCondition.NOT_ALLOWED, "the client receives over this link")
+            refuse_link(self._link, sends)
+            return
         if not delivery.updated:
             return
-        token: UUID = delivery.lock_token
         try:
             disposition = read_disposition(delivery)
         except AmqpError as refusal:
