@@ -44,7 +44,12 @@ async def test_one_strong_write_at_most_one_read_and_no_abandon(stack: Stack) ->
     assert LOOK <= looks <= asked
     # The secondary looks at the first message of each session, then at a page of the others.
     pages = both.pop("query")["200"] - 2 * LOOK
-    assert both == writes | {"read": {"404": 1, "200": 4 + SESSIONS}}
+    # Its process looks at the list once or twice: its first message may come before it is asked
+    # for its health, or after.
+    reads = both.pop("read")
+    assert both == writes
+    assert reads["404"] == 1
+    assert 3 + SESSIONS <= reads["200"] <= 4 + SESSIONS
     assert SESSIONS <= pages <= SESSIONS + asked - 2 * LOOK
     for region in ("east", "west"):
         # What comes just as its session is given up for being empty is handed over once more.
