@@ -25,18 +25,8 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.handler import Handled, Output
+from tests.strange import Panic, Silent
 from tests.world import Account, Amount
-
-
-class NativePanic(BaseException):
-    """What a library of native code raises: no Exception."""
-
-
-class SaysNothing(Exception):
-    """An exception whose text is none."""
-
-    def __str__(self) -> str:
-        return self.args  # type: ignore[return-value]
 
 
 class CannotSpeak(Exception):
@@ -159,7 +149,7 @@ RAISES = (
     Way("an exception without a text", raising(LookupError()), "LookupError"),
     Way("a key that is missing", raising(KeyError("no good"))),
     Way("an assertion", raising(AssertionError("no good"))),
-    Way("an exception whose text is none", raising(SaysNothing()), "SaysNothing"),
+    Way("an exception whose text is none", raising(Silent()), "Silent"),
     Way("an exception that cannot say its text", raising(CannotSpeak()), "CannotSpeak"),
     Way("an exception that compares with nothing", raising(Unhashable("no good"))),
     Way("a text of a million characters", raising(ValueError("no good" * 150_000))),
@@ -169,8 +159,8 @@ RAISES = (
     Way("a chain that is a circle", raise_in_a_circle),
     Way("a chain of a hundred", raise_from_the_middle_of_others),
     Way("a group of exceptions", raising(ExceptionGroup("no good", [ValueError("a")]))),
-    Way("a group of what is no exception", raising(BaseExceptionGroup("no good", [NativePanic()]))),
-    Way("a native panic", raising(NativePanic("no good"))),
+    Way("a group of what is no exception", raising(BaseExceptionGroup("no good", [Panic()]))),
+    Way("a native panic", raising(Panic("no good"))),
     Way("sys.exit", lambda: sys.exit("no good")),
     Way("exit without a text", lambda: sys.exit(0), "SystemExit"),
     Way("a keyboard interrupt", raising(KeyboardInterrupt("no good"))),
@@ -204,7 +194,7 @@ class Uncooperative:
     """Something that no result of a handler is."""
 
     def __getattr__(self, name: str) -> Any:
-        raise NativePanic("no good")
+        raise Panic("no good")
 
 
 class Serialised(BaseModel):
@@ -212,7 +202,7 @@ class Serialised(BaseModel):
 
     @model_serializer
     def write(self) -> dict[str, Any]:
-        raise NativePanic("no good")
+        raise Panic("no good")
 
 
 # Each returns something that is no result.
@@ -292,8 +282,8 @@ def leave_a_thread_that_raises() -> Account:
     """Leave a thread that fails by itself."""
 
     def run() -> None:
-        with suppress(NativePanic):
-            raise NativePanic("no good")
+        with suppress(Panic):
+            raise Panic("no good")
 
     threading.Thread(target=run, daemon=True).start()
     return Account()

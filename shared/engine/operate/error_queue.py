@@ -14,6 +14,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from shared.domain.decision import is_same_place
@@ -102,7 +103,7 @@ class ReportPlace(NamedTuple):
     report: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QueuedReport:
     """One message of the error queue, and who sent it again or dismissed it, where one did."""
 
@@ -122,7 +123,7 @@ class QueuedReport:
             and len(self.body) == said.get("of")
         )
 
-    @property
+    @cached_property
     def stand_in(self) -> Message | None:
         """The message that took the number of its delivery, where that could not be read."""
         if not self.is_repeatable:
@@ -134,7 +135,7 @@ class QueuedReport:
             return stand_in(properties, self.queued.id, str(error))
         return None
 
-    @property
+    @cached_property
     def place(self) -> ReportPlace:
         is_open = self.queued.type == REJECTED_TYPE and self.stand_in is None
         rank = Rank.OPEN if is_open else Rank.NOTED

@@ -30,7 +30,7 @@ from shared.domain.journal import Json, ModelVersion
 from shared.engine.handle.handle import encode_canonically, keep_state, parse_state, run_pure
 from tests.programs import run_python
 from tests.sizes import FIRST_SEED, IS_PROOF
-from tests.values import LEAVES, TWO_WAY, Leaves, draw_model, fingerprint
+from tests.values import LEAVES, TWO_WAY, Leaves, Unequal, draw_model, fingerprint
 from tests.world import Amount, message
 
 EXAMPLES = 20_000 if IS_PROOF else 300
@@ -238,18 +238,6 @@ def test_what_json_keeps_is_kept(fields: dict[str, Any]) -> None:
     again = read_again(state, returning(state).state)
 
     assert fingerprint(again) == fingerprint(state)
-
-
-class Unequal:
-    """An object that says it is equal to everything."""
-
-    def __init__(self, held: int) -> None:
-        self.held = held
-
-    def __eq__(self, _: object) -> bool:
-        return True
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Boxed(BaseModel):
