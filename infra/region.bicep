@@ -389,6 +389,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_GAP_WAIT_SECONDS: '5'
     LOCKSTEP_RECOVERY_LAG_SECONDS: '5'
     LOCKSTEP_COSMOS_LOCATIONS: journalLocations
+    LOCKSTEP_JOURNAL_CALL_SECONDS: '10'
     LOCKSTEP_NOTICE_URL: noticeUrl
     LOCKSTEP_REPLY_QUEUES: replyQueues
     LOCKSTEP_AUTHENTICATION: authentication

@@ -107,6 +107,12 @@ SETTINGS = (
         "",
     ),
     Setting(
+        "LOCKSTEP_JOURNAL_CALL_SECONDS",
+        "how long one call to the journal's account may take; what has no answer then may have"
+        " happened, and is read back",
+        "10",
+    ),
+    Setting(
         "LOCKSTEP_NOTICE_URL",
         "where the handler of notices posts them; empty: each becomes a fault that names this"
         " setting",
@@ -192,6 +198,7 @@ class Settings:
     retention_days: float
     affinity: bool
     cosmos_locations: tuple[str, ...]
+    journal_call_seconds: float
     # Such an address may carry a key.
     notice_url: str = field(repr=False)
     authentication: Authentication
@@ -252,6 +259,9 @@ class Settings:
             retention_days=retention,
             affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
+            journal_call_seconds=read_number(
+                values, "LOCKSTEP_JOURNAL_CALL_SECONDS", least=1, most=60
+            ),
             notice_url=url(values, "LOCKSTEP_NOTICE_URL"),
             authentication=Authentication(
                 choice(values, "LOCKSTEP_AUTHENTICATION", *Authentication)

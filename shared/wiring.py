@@ -48,7 +48,10 @@ class Adapters:
     def of(cls, settings: Settings, telemetry: Telemetry | None = None) -> "Adapters":
         """SDK adapters for these settings, not connected yet."""
         account = CosmosAccount(
-            **asdict(settings.cosmos), locations=settings.cosmos_locations, telemetry=telemetry
+            **asdict(settings.cosmos),
+            call_seconds=settings.journal_call_seconds,
+            locations=settings.cosmos_locations,
+            telemetry=telemetry,
         )
         namespaces = {r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()}
         bus = ServiceBus(namespaces, telemetry=telemetry)

@@ -1,12 +1,14 @@
 """HTTP ingest: accept a message, number it and publish it to every region."""
 
+import asyncio
+
 import azure.functions as func
 
 from functions.http.requests import SESSION, path_to, read_name
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, OutcomeUnknown
 from shared.domain.message import Message, parse_moment, refuse_reserved
 from shared.domain.producer import Draft
 from shared.domain.wire import TRACE_HEADER, read_traceparent
@@ -16,6 +18,8 @@ from shared.engine.handle.handle import parse_body
 PARAMETERS = frozenset({"type", "time"})
 # The sender's time in the CloudEvents HTTP binding.
 TIME_HEADER = "ce-time"
+# A journal that is silent may take longer, and whoever posts has a limit of its own.
+ANSWER_SECONDS = 14.0
 
 
 routes = HttpRoutes()
@@ -47,7 +51,13 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
             message.time,
             traceparent=span.traceparent if span else message.traceparent,
         )
-        accepted = await services.ingest.take(message.session, draft)
+        try:
+            # Cancelled, the draft keeps what it has: sent again, it finds its number.
+            async with asyncio.timeout(ANSWER_SECONDS):
+                accepted = await services.ingest.take(message.session, draft)
+        except TimeoutError:
+            reason = f"no answer in {ANSWER_SECONDS:g} s; send it again under the same key"
+            raise OutcomeUnknown(reason) from None
     path = path_to(SESSION, accepted.session)
     number = accepted.number.sequence if accepted.number else None
     document = {"id": accepted.id, "session": accepted.session, "sequence": number, "see": path}

@@ -1,16 +1,31 @@
 """What a service says has one meaning, whichever SDK object says it."""
 
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
+import azure.core.exceptions
+import azure.cosmos.exceptions
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+from azure.core.pipeline.transport import HttpRequest
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 from azure.servicebus import exceptions as bus
 from azure.servicebus._transport._pyamqp_transport import _ERROR_CODE_TO_ERROR_MAPPING
 
-from shared.adapters.cosmos import CosmosAccount, Tries, convert, read_failure, reading
+from proof.simulation.world import virtual_time
+from shared.adapters.cosmos import (
+    CosmosAccount,
+    CosmosContainer,
+    NotAnswered,
+    Tries,
+    convert,
+    read_failure,
+    reading,
+)
 from shared.adapters.service_bus import Namespace, ServiceBus, code_of
 from shared.domain.errors import (
     InvalidMessage,
@@ -31,7 +46,10 @@ from shared.domain.failures import (
     classify,
     make_error,
 )
+from shared.ports import Query
 from shared.testkit.injected_faults import CallFault, FaultPlan
+
+CALL_SECONDS = 10.0
 
 
 def headers_of(sub_status: int | None) -> dict[str, str]:
@@ -47,6 +65,11 @@ def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseErro
         request=SimpleNamespace(url="https://account/dbs/a/colls/b/docs"),
     )
     return CosmosHttpResponseError(message="said the store", response=response)
+
+
+def not_answered(*, was_sent: bool) -> NotAnswered:
+    """What the SDK gets for a write that its region left without an answer."""
+    return NotAnswered(HttpRequest("POST", "https://account/docs"), "silent", was_sent=was_sent)
 
 
 # Status, sub-status, and what a write and a read of it raise.
@@ -95,7 +118,7 @@ def test_an_answer_to_a_request_or_an_operation_of_a_batch_is_one_of_the_engines
 
 @pytest.mark.parametrize("status", [404, 409, 412])
 async def test_what_says_what_is_stored_passes_unchanged(status: int) -> None:
-    assert account().weigh_failed_write(answer(status), Tries()) is None
+    assert weigh(answer(status), Tries()) is None
     with pytest.raises(CosmosHttpResponseError):
         async with reading():
             raise answer(status)
@@ -114,7 +137,7 @@ async def test_a_container_that_is_missing_is_no_missing_document() -> None:
     "error", [ServiceRequestError("refused"), TimeoutError(), ConnectionResetError()], ids=type
 )
 async def test_no_answer_leaves_a_write_unknown_and_a_read_undone(error: Exception) -> None:
-    assert isinstance(account().weigh_failed_write(error, Tries()), OutcomeUnknown)
+    assert isinstance(weigh(error, Tries()), OutcomeUnknown)
     with pytest.raises(Unavailable):
         async with reading():
             raise error
@@ -140,21 +163,121 @@ def test_an_identity_without_a_token_waits_for_a_person(is_write: bool) -> None:
 def test_a_refusal_after_a_try_without_an_answer_says_nothing(
     statuses: list[int], requests: int, error: type[LockstepError]
 ) -> None:
-    answers = [SimpleNamespace(http_response=SimpleNamespace(status_code=s)) for s in statuses]
-    tries = Tries([object()] * requests, answers)
+    answers = [SimpleNamespace(http_response=answer(status).response) for status in statuses]
 
-    assert isinstance(account().weigh_failed_write(answer(statuses[-1]), tries), error)
+    assert isinstance(weigh(answer(statuses[-1]), Tries([object()] * requests, answers)), error)
 
 
-def test_a_client_is_replaced_after_writes_that_no_right_region_answered() -> None:
+@pytest.mark.parametrize(
+    ("answers", "requests", "error"),
+    [
+        ([answer(429).response] * 3, 3, Throttled),
+        ([not_answered(was_sent=False)] * 2, 2, Unavailable),
+        ([not_answered(was_sent=True), answer(403, 3).response], 2, OutcomeUnknown),
+        ([answer(403, 3).response], 2, OutcomeUnknown),
+        ([], 0, OutcomeUnknown),
+    ],
+)
+def test_when_the_time_of_a_write_is_up_its_tries_say_whether_it_may_have_happened(
+    answers: list[Any], requests: int, error: type[LockstepError]
+) -> None:
+    responses = [SimpleNamespace(http_response=one) for one in answers]
+
+    assert type(weigh(TimeoutError(), Tries([object()] * requests, responses))) is error
+
+
+# What the SDK, its transport and its connections can raise, but for what has a status.
+RAISED = sorted(
+    {
+        one
+        for module in (azure.core.exceptions, azure.cosmos.exceptions, aiohttp.client_exceptions)
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Exception)
+        if not issubclass(one, CosmosHttpResponseError | CosmosBatchOperationError)
+    }
+    | {ValueError, RuntimeError, TypeError, KeyError, AttributeError, AssertionError, OSError},
+    key=lambda one: one.__name__,
+)
+
+
+@pytest.mark.parametrize("kind", RAISED, ids=lambda one: one.__name__)
+async def test_no_exception_of_the_sdk_leaves_the_store_as_it_is(kind: type[Exception]) -> None:
+    """Whatever is raised, a write is unknown or refused, and a read is refused."""
+    # Each has arguments of its own, of which nothing here depends.
+    silent = type(kind.__name__, (kind,), {"__init__": object.__init__, "__str__": object.__repr__})
+    error = silent()
+
+    async def fail(*_: object, **_options: object) -> object:
+        raise error
+
+    async def fail_to_page(*_: object, **_options: object) -> AsyncIterator[object]:
+        raise error
+        yield
+
+    container = container_of(fail, fail_to_page)
+    with pytest.raises((Unavailable, OutcomeUnknown)):
+        await container.write("session", [])
+    with pytest.raises(Unavailable):
+        await container.read("session", "id")
+    with pytest.raises(Unavailable):
+        await container.find(Query("SELECT * FROM c", 1))
+
+
+@pytest.mark.parametrize("way", ["write", "read", "find"])
+def test_when_the_store_says_nothing_a_call_ends_after_its_time(way: str) -> None:
+    async def wait(*_: object, **_options: object) -> object:
+        return await asyncio.Event().wait()
+
+    async def wait_for_page(*_: object, **_options: object) -> AsyncIterator[object]:
+        yield await asyncio.Event().wait()
+
+    async def scenario() -> float:
+        container = container_of(wait, wait_for_page)
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "write": lambda: container.write("session", []),
+            "read": lambda: container.read("session", "id"),
+            "find": lambda: container.find(Query("SELECT * FROM c", 1)),
+        }
+        with pytest.raises(OutcomeUnknown if way == "write" else Unavailable):
+            await calls[way]()
+        return asyncio.get_running_loop().time()
+
+    assert virtual_time.run(scenario()) == CALL_SECONDS
+
+
+def test_a_search_that_goes_on_answering_is_not_cut_short() -> None:
+    async def answer_slowly(*_: object, **_options: object) -> AsyncIterator[dict[str, int]]:
+        for number in range(5):
+            await asyncio.sleep(CALL_SECONDS - 1)
+            yield {"number": number}
+
+    async def scenario() -> list[Any]:
+        container = container_of(answer_slowly, answer_slowly)
+        return await container.find(Query("SELECT * FROM c", 9))
+
+    assert [one["number"] for one in virtual_time.run(scenario())] == [0, 1, 2, 3, 4]
+
+
+def container_of(call: Callable[..., Any], pages: Callable[..., Any]) -> CosmosContainer:
+    """A container over stand-ins for the SDK's calls."""
     seen = account()
-    for status, is_failing in ((503, True), (429, False), (403, False), (413, False)):
-        assert seen.weigh_failed_write(answer(status), Tries()) is not None
-        assert (seen.failing_since is not None) is is_failing
+    seen.containers["database", "name"] = SimpleNamespace(  # type: ignore[assignment]
+        read_item=call, execute_item_batch=call, query_items=pages
+    )
+    return CosmosContainer(seen, "database", "name")
+
+
+def weigh(error: Exception, tries: Tries) -> LockstepError | None:
+    """What a write raises for what the SDK raised; None for an answer."""
+    failure = tries.weigh(read_failure(error, is_write=True))
+    is_answer = classify(failure).failure_class is FailureClass.ANSWER
+    return None if is_answer else convert(failure, error)
 
 
 def account(connection_string: str = "") -> CosmosAccount:
-    return CosmosAccount(connection_string=connection_string, endpoint=None, client_id=None)
+    return CosmosAccount(
+        connection_string=connection_string, endpoint=None, client_id=None, call_seconds=10
+    )
 
 
 @pytest.mark.parametrize("text", ["nonsense", "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a"])
