@@ -134,6 +134,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS
     services = replace(
         services,
+        own_queues={r: f"{one.host}/{settings.queue}" for r, one in settings.service_bus.items()},
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
         docs_url=settings.docs_url,

@@ -59,7 +59,7 @@ async def start_saga_over_http(
         return respond_refused(response)
     found = await sagas.load(key)
     if isinstance(found, StartedSaga):
-        await try_now(key, ensure_instance(client, found, 0.0))
+        await try_now(key, ensure_instance(services, client, found, 0.0))
     state = SagaState.RUNNING if isinstance(found, StartedSaga) else found
     document = {"key": key, "state": state, "links": link_saga(key)}
     return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})

@@ -55,7 +55,8 @@ class TaskHub(Protocol):
 def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps[str]:
     """The orchestrator of every saga; the answer is how it ended."""
     walk = orchestrate(StartedSaga.model_validate(work["saga"]), work["stand_by_seconds"])
-    return (yield from drive(context, walk))
+    # An instance that an older release began does not say whose it is.
+    return (yield from drive(context, walk, work.get("queue")))
 
 
 async def begin_instances(
@@ -80,7 +81,7 @@ async def begin_instances(
         if record is not None and record.state is SagaState.RUNNING:
             is_home = entry.attempt.owner.region == services.region
             stands_by = 0.0 if is_home else services.worker.policy.lease_seconds
-            await ensure_instance(hub, start_of(key, record), stands_by)
+            await ensure_instance(services, hub, start_of(key, record), stands_by)
         if record is not None and record.events:
             await notify_instance(hub, key)
 
@@ -102,13 +103,20 @@ def started_entry(document: Mapping[str, Any]) -> Entry | None:
     return entry if state not in (None, SagaState.AWAITED.value) else None
 
 
-async def ensure_instance(hub: TaskHub, saga: StartedSaga, stands_by: float) -> None:
+async def ensure_instance(
+    services: Services, hub: TaskHub, saga: StartedSaga, stands_by: float
+) -> None:
     """Start the saga's instance, unless it is there.
 
     It stands by for so many seconds, as long as any claim outlives its owner, while the other
-    region's instance walks; the one in the region that recorded the start does not wait.
+    region's instance walks; the one in the region that recorded the start does not wait. It says
+    which queue this app reads, so that an app of another application performs none of its steps.
     """
-    work = {"saga": saga.model_dump(mode="json"), "stand_by_seconds": stands_by}
+    work = {
+        "saga": saga.model_dump(mode="json"),
+        "stand_by_seconds": stands_by,
+        "queue": services.own_queues.get(services.region),
+    }
     try:
         await hub.schedule_new_orchestration(
             ORCHESTRATOR, input=work, instance_id=instance_of(saga.key)

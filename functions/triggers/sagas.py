@@ -8,7 +8,9 @@ from typing import Any
 import azure.functions as func
 
 from functions.triggers.change_feed import JOURNAL_FEED
+from functions.triggers.saga_drive import NOT_OURS
 from functions.triggers.saga_instances import begin_instances, purge_instances, saga
+from shared.domain.errors import Misconfigured
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity
@@ -46,9 +48,17 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
 def add_activity(
     services: Services, bp: func.Blueprint, activity: Activity, perform: PerformActivity
 ) -> None:
-    """Register one activity under its name."""
+    """Register one activity under its name. It does nothing for a saga of another application."""
 
     async def call(work: Any) -> dict[str, Any]:
+        queue, own = work.pop("queue", None), services.own_queues.values()
+        if queue not in (None, *own):
+            why = (
+                f"the saga's app reads queue {queue!r}, and this one {', '.join(own)}:"
+                " give each app a task hub of its own (hubName)"
+            )
+            services.worker.failure_log.add("a saga's step", "the task hub", Misconfigured(why))
+            return NOT_OURS
         traceparent = traceparent_of(work["key"])
         with services.worker.span(f"saga {activity.value}", traceparent, saga=work["key"]):
             answer = await perform(work)

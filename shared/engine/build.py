@@ -1,6 +1,6 @@
 """Put one worker's services together: the only place that composes the engine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -55,6 +55,8 @@ class Services:
     compactor: Compactor
     missing_places: MissingPlaces
     errors: ErrorQueue
+    # The app's queue by region, with its namespace: apps of other applications have others.
+    own_queues: Mapping[str, str] = field(default_factory=dict)
     # Whether the log has a line for each delivery.
     logs_messages: bool = False
     # What callers over HTTP show.

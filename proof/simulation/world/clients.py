@@ -19,6 +19,7 @@ from shared.domain.errors import CallerError, ProducerDisconnected
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.walk import StartedSaga
+from shared.engine.build import Services
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
@@ -170,31 +171,35 @@ class SagaClients:
         while answer is None:
             if process is None or process.is_killed:
                 process = self.cloud.new_process(f"HTTP {request.region}", request.region)
-            book = Sagas(self.cloud.services(process).commands)
+            services = self.cloud.services(process)
             client = HubClient(process, self.cloud.hubs[request.region])
-            answer = await process.attempt(answer_request(book, client, request))
+            answer = await process.attempt(answer_request(services, client, request))
             if answer is None:
                 await asyncio.sleep(self.cloud.rng.delay(RETRY_PAUSE_SECONDS_MAX))
         self.answers.append((request, answer))
 
 
-async def answer_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:
+async def answer_request(
+    services: Services, client: HubClient, request: SagaRequest
+) -> SagaResponse:
     """Answer as the HTTP functions do; a request that is wrong is refused for good."""
     try:
-        return await handle_request(book, client, request)
+        return await handle_request(services, client, request)
     except CallerError as error:
         return SagaResponse(is_accepted=False, reason=str(error))
 
 
-async def handle_request(book: Sagas, client: HubClient, request: SagaRequest) -> SagaResponse:
+async def handle_request(
+    services: Services, client: HubClient, request: SagaRequest
+) -> SagaResponse:
     """Do what the HTTP functions do: write to the journal, then notify the task hub if it can."""
-    key = request.key
+    book, key = Sagas(services.commands), request.key
     match request.action:
         case StartSaga(kind, body):
             answer = await book.start(key, kind, body)
             found = await book.load(key) if answer.is_accepted else None
             if isinstance(found, StartedSaga):
-                await try_now(key, ensure_instance(client, found, 0.0))
+                await try_now(key, ensure_instance(services, client, found, 0.0))
             return answer
         case SendEvent(event):
             answer = await book.add_event(key, event)

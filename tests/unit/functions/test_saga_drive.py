@@ -1,8 +1,11 @@
 """A walk's requests as Durable Functions performs them, turn by turn, without a host."""
 
 import json
+from collections.abc import Generator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from azure.durable_functions import Orchestrator
@@ -10,9 +13,15 @@ from durabletask.internal import helpers
 from durabletask.internal import orchestrator_service_pb2 as pb
 
 from functions.triggers import saga_instances
-from functions.triggers.saga_drive import CHANGED, retry_policy_of
+from functions.triggers.saga_drive import CHANGED, NOT_OURS, await_answer, retry_policy_of
 from shared.domain.saga.plan import Command, Plan, Stage, Step, Wait
-from shared.domain.saga.walk import Activity, ActivityCall, StartedSaga
+from shared.domain.saga.walk import (
+    INSISTENT_PAUSE_SECONDS_MAX,
+    INSISTENT_TRIES,
+    Activity,
+    ActivityCall,
+    StartedSaga,
+)
 from tests.unit.functions.test_sagas_under_way import perform
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,6 +134,44 @@ def test_steps_run_side_by_side_and_one_that_keeps_failing_is_given_up() -> None
     assert instance.turn(fired(3, instance)) == ["1 saga_step"]
     assert instance.turn(failed(1)) == ["4 saga_give_up"]
     assert instance.turn(completed(4, DONE)) == ["5 saga_end"]
+
+
+def test_a_step_that_another_application_took_is_asked_for_again_without_a_try() -> None:
+    instance = Instance(Stage(steps=(step("a"), step("b"))))
+
+    assert instance.turn() == ["1 saga_step", "2 saga_step"]
+    assert instance.turn(completed(2, DONE), completed(1, NOT_OURS)) == ["3 timer"]
+    assert instance.turn(fired(3, instance)) == ["4 saga_step"]
+    assert instance.turn(failed(4)) == ["5 timer"]
+    instance.now += timedelta(seconds=2)
+    assert instance.turn(fired(5, instance)) == ["4 saga_step"]
+    assert instance.turn(completed(4, DONE)) == ["6 saga_end"]
+
+
+def test_other_applications_are_asked_ever_less_often_and_not_for_ever() -> None:
+    pauses: list[float] = []
+    asked: list[str] = ["first"]
+    answers: list[Any] = []
+    context: Any = SimpleNamespace(create_timer=lambda pause: pauses.append(pause.total_seconds()))
+
+    def ask() -> Any:
+        asked.append("again")
+        return "again"
+
+    def asking() -> Generator[Any, Any]:
+        answers.append((yield from await_answer(context, ask, cast("Any", "first"))))
+
+    asks = asking()
+    awaited = [next(asks)]
+    with suppress(StopIteration):
+        while True:
+            awaited.append(asks.send(NOT_OURS if awaited[-1] else None))
+
+    assert answers == [None]
+    assert [one for one in awaited if one] == asked
+    assert len(asked) == INSISTENT_TRIES == len(pauses) + 1
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert set(pauses[12:]) == {INSISTENT_PAUSE_SECONDS_MAX}
 
 
 @pytest.mark.parametrize(("tries", "pause_max"), [(5, 60.0), (200, 3600.0)])
