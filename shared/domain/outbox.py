@@ -281,7 +281,8 @@ class PendingOutbox:
 
     An entry's outbox is found by the `position` of its entry. A producer's has none: it is found by
     the store's own `key` for it, which is empty where the outbox was stored a moment ago. The age
-    is that of the last change, by the store's clock.
+    is that of the last change, by the store's clock. What was read has the `version` that it was
+    read in, and the `regions` that it waited for then, also where `outbox` is for some of them.
     """
 
     session: str
@@ -289,6 +290,8 @@ class PendingOutbox:
     position: int | None = None
     key: str = ""
     age_seconds: float = inf
+    version: str = ""
+    regions: tuple[str, ...] = ()
 
     def is_sent_elsewhere(self, region: str, lag_seconds: float) -> bool:
         """Say whether a worker was sending it to a region when it wrote it, less than a lag ago."""

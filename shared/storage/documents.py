@@ -195,10 +195,17 @@ def decode_pending(document: Mapping[str, Any], now: float = inf) -> PendingOutb
     if not document.get("pending") and not document.get("blocked"):
         return None
     session, outbox = document["session"], decode_outbox(document)
-    age = now - written_at(document)
-    if is_entry(document):
-        return PendingOutbox(session, outbox, position=int(document["id"]), age_seconds=age)
-    return PendingOutbox(session, outbox, key=document["id"], age_seconds=age)
+    age, version = now - written_at(document), version_of(document)
+    of_entry = is_entry(document)
+    return PendingOutbox(
+        session,
+        outbox,
+        position=int(document["id"]) if of_entry else None,
+        key="" if of_entry else document["id"],
+        age_seconds=age,
+        version=version,
+        regions=outbox.regions,
+    )
 
 
 def with_outbox(document: Mapping[str, Any], outbox: Outbox) -> Document:

@@ -293,7 +293,8 @@ def append_operations(entry: Entry, document: Document, carried: Carried) -> lis
         operations.append(CreateDocument(encode_genesis(entry.session), WriteResult.TAKEN))
     elif carried.left is not None:
         # This proves that the predecessor exists, too: a patch needs its document.
-        operations += leave_pending_operations(entry.position - 1, carried.left)
+        before = position_id(entry.position - 1)
+        operations.append(patch_pending(before, carried.left, WriteResult.ORPHANED))
     else:
         predecessor = position_id(entry.position - 1)
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))
@@ -382,7 +383,9 @@ def keep_beside(entry: Entry) -> list[Operation]:
     return operations + [PatchDocument(one, {"/ttl": -1}, WriteResult.ORPHANED) for one in staged]
 
 
-def leave_pending_operations(position: int, regions: Sequence[str]) -> list[Operation]:
-    """The batch that says which regions an entry's outbox still waits for, without a read."""
+def patch_pending(
+    document_id: str, regions: Sequence[str], refused: WriteResult, version: str | None = None
+) -> Operation:
+    """Say which regions an outbox still waits for, without a read."""
     left: dict[str, Any] = {"/pending": list(regions), "/outbox/regions": list(regions)}
-    return [PatchDocument(position_id(position), left, WriteResult.ORPHANED)]
+    return PatchDocument(document_id, left, refused, version)

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from shared.domain import next_entry
 from shared.domain.journal import Cursor, Entry
 from shared.domain.message import Number
-from shared.domain.outbox import Delivered, address
+from shared.domain.outbox import Delivered, PendingOutbox, address
 from shared.domain.producer import BoundNumber, Ledger
 from shared.ports import Carried, SessionNeed, WriteResult
+from shared.storage.entries import outbox_id
 from shared.storage.journal import Journal
 from tests.entries import (
     REGIONS,
@@ -101,6 +104,53 @@ async def test_an_entry_keeps_its_outputs_when_they_are_paid(
 
     assert await journal.pending(session, REGIONS) == []
     assert await journal.entry(session, 0) == delivered(entry)
+
+
+async def acknowledge_one(journal: Journal, pending: PendingOutbox, region: str) -> None:
+    """Acknowledge what one region took, as its own sweep does."""
+    due = replace(pending, outbox=pending.outbox.only([region]))
+    await journal.acknowledge(due, Delivered((region,)))
+
+
+@pytest.mark.parametrize("is_of_entry", [True, False])
+async def test_regions_that_read_the_same_outbox_acknowledge_their_own(
+    journal: Journal, session: str, is_of_entry: bool
+) -> None:
+    waiting = pending_in(session, "east", "west")
+    if is_of_entry:
+        await begin(journal, session, waiting)
+    else:
+        await journal.add_pending(session, waiting)
+    (pending,) = await journal.pending(session, REGIONS)
+
+    await acknowledge_one(journal, pending, "east")
+    (left,) = await journal.pending(session, REGIONS)
+    assert left.outbox == waiting.only(["west"])
+    # What the first one wrote stands, though the second one read before it.
+    await acknowledge_one(journal, pending, "west")
+    await acknowledge_one(journal, pending, "east")
+
+    assert await journal.pending(session, REGIONS) == []
+    document = await journal.container.read(session, outbox_id(pending))
+    assert (document is not None) == is_of_entry
+
+
+@pytest.mark.parametrize("is_read_anew", [True, False])
+async def test_what_is_blocked_in_one_region_outlives_the_delivery_to_another(
+    journal: Journal, session: str, is_read_anew: bool
+) -> None:
+    await journal.add_pending(session, pending_in(session, "east", "west"))
+    (pending,) = await journal.pending(session, REGIONS)
+    no_queue = Delivered(("west",), blocked={"west": {"in": "no such queue"}})
+    await journal.acknowledge(replace(pending, outbox=pending.outbox.only(["west"])), no_queue)
+    if is_read_anew:
+        (pending,) = await journal.pending(session, REGIONS)
+
+    await acknowledge_one(journal, pending, "east")
+
+    assert await journal.pending(session, REGIONS) == []
+    (blocked,) = await journal.blocked(session)
+    assert blocked.outbox.blocked == no_queue.blocked
 
 
 async def list_pending(
