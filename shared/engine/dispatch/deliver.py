@@ -406,6 +406,10 @@ class Delivery:
         """Return whether the last try of the region, or of one of its queues, failed."""
         return any(self.failed_breakers(region))
 
+    def is_being_probed(self, region: str) -> bool:
+        """Return whether a send shows just now if the region, or one of its queues, is back."""
+        return any(one.is_probed for (name, _), one in self.breakers.items() if name == region)
+
     def failed_breakers(self, region: str) -> Iterator[Breaker]:
         """Return the region's own failures, which excludes what needs a person first."""
         for (of_region, _), breaker in self.breakers.items():

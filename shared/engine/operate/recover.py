@@ -50,7 +50,8 @@ type OutboxKeys = Set[tuple[str, int | None]]
 class HelpResult(Enum):
     DONE = auto()
     FAILED = auto()
-    UNFINISHED = auto()  # the run's time was up: the next run goes on
+    # The run's time was up, or somebody else was at it: the next try goes on.
+    UNFINISHED = auto()
 
 
 # Helps one session, beginning nothing after a time of the worker's clock.
@@ -59,10 +60,14 @@ type Helper = Callable[[str, float], Awaitable[HelpResult]]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The number of sessions that were helped, and of those that still need it."""
+    """The number of sessions that were helped, and of those that still need it.
+
+    Of these, `unfinished` are the ones that another try may help at once.
+    """
 
     helped: int = 0
     left: int = 0
+    unfinished: tuple[str, ...] = ()
 
     def __add__(self, other: "Recovered") -> "Recovered":
         return Recovered(self.helped + other.helped, self.left + other.left)
@@ -125,14 +130,21 @@ class Recovery:
         now, share = self.worker.clock.now(), self.bound_seconds / 4
         ends = [now + n * share for n in range(1, 5)]
         delivered = await self.sweep_for(SessionNeed.DELIVERY, self.deliver_session, limit, ends[0])
-        delivered += await self.sweep_blocked(limit, ends[1])
+        unblocked = await self.sweep_blocked(limit, ends[1])
         resumed = await self.sweep_for(SessionNeed.TAKE_OVER, self.resume_session, limit, ends[2])
         # What a message of this worker left parked because its time was up need not wait longer.
         while self.worker.undrained:
             session, _ = self.worker.undrained.popitem()
             self.failed[SessionNeed.DRAINING].record(session, succeeded=True)
         drained = await self.sweep_for(SessionNeed.DRAINING, self.drain_session, limit, ends[3])
-        return delivered + resumed + drained
+        # After an outage delivery is by far the most, so it has what the others left of the time.
+        # Where nothing was delivered, and the region does not answer, all would be tried in vain.
+        if delivered.helped or not self.dispatcher.delivery.has_failed(self.region):
+            more = await self.help(
+                SessionNeed.DELIVERY, delivered.unfinished, self.deliver_session, ends[3]
+            )
+            delivered = Recovered(delivered.helped + more.helped, delivered.left - more.helped)
+        return delivered + unblocked + resumed + drained
 
     async def sweep_for(
         self, need: SessionNeed, help_one: Helper, limit: int, end_at: float
@@ -233,12 +245,14 @@ class Recovery:
         helped = await asyncio.gather(
             *(self.help_in_slot(help_one, session, end_at) for session in names)
         )
-        now = self.worker.clock.now()
+        now, unfinished = self.worker.clock.now(), list[str]()
         for session, came_of_it in zip(names, helped, strict=True):
-            if came_of_it is not HelpResult.UNFINISHED:
+            if came_of_it is HelpResult.UNFINISHED:
+                unfinished.append(session)
+            else:
                 self.failed[need].record(session, succeeded=came_of_it is HelpResult.DONE, now=now)
         done = helped.count(HelpResult.DONE)
-        return Recovered(helped=done, left=len(names) - done)
+        return Recovered(done, len(names) - done, tuple(unfinished))
 
     async def help_in_slot(self, help_one: Helper, session: str, end_at: float) -> HelpResult:
         """Help one session when a slot is free; whatever it raises, the others get theirs."""
@@ -278,7 +292,10 @@ class Recovery:
             if await self.dispatcher.deliver_in_order(part, [self.region], end_at):
                 is_busy = any(self.dispatcher.is_being_sent(one, self.region) for one in part)
                 is_late = self.worker.clock.now() >= end_at
-                return HelpResult.UNFINISHED if is_busy or is_late else HelpResult.FAILED
+                # One session shows whether the region is back; the others need not wait for it.
+                is_early = self.dispatcher.delivery.is_being_probed(self.region)
+                is_to_go_on = is_busy or is_late or is_early
+                return HelpResult.UNFINISHED if is_to_go_on else HelpResult.FAILED
         return HelpResult.DONE
 
     async def deliver_shown(
