@@ -100,13 +100,22 @@ async def test_a_queue_out_of_reach_does_not_keep_a_run_from_the_others() -> Non
     assert world.outputs("east") == expected
 
 
-async def test_one_run_tries_a_bounded_number_the_oldest_first() -> None:
+async def test_one_run_tries_a_bounded_number_in_vain_and_helps_all_the_oldest_first() -> None:
     world = await stuck_world(30)
+    looked: list[str] = []
+
+    @in_place_of(world.journal, "pending")
+    async def noted(pending: Any, session: str, *arguments: Any, **options: Any) -> Any:
+        looked.append(session)
+        return await pending(session, *arguments, **options)
+
+    sweep = world.worker("east").recovery.sweep
+    assert await sweep(limit=10) == Recovered(left=30)
+    assert looked == [f"stuck-{n}" for n in range(10)]
+
     world.bus.unavailable.clear()
-
-    assert await world.east.recovery.sweep(limit=10) == Recovered(helped=10)
-
-    assert reported(world) == [f"stuck-{n}" for n in range(10)]
+    assert await world.worker("east").recovery.sweep(limit=10) == Recovered(helped=30)
+    assert reported(world) == [f"stuck-{n}" for n in range(30)]
 
 
 def reported(world: World) -> list[str]:

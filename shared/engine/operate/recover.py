@@ -113,9 +113,9 @@ class Recovery:
     async def sweep(self, limit: int = 1_000) -> Recovered:
         """Help what has waited for longer than the lag, the oldest first.
 
-        At most `limit` sessions with a need are helped in one run, and none is begun after some
-        seconds: the next run goes on. Those tried in vain come last. Raises Unavailable when the
-        journal cannot be searched.
+        At most `limit` sessions with a need are tried in one run, but where outboxes are delivered
+        all that there is time for. None is begun after some seconds: the next run goes on. Those
+        tried in vain come last. Raises Unavailable when the journal cannot be searched.
         """
         # Nearly every run of an idle region ends here, so it asks one question instead of five.
         # What is too young counts as work, so nothing is found later than by those five.
@@ -166,13 +166,15 @@ class Recovery:
             excluded=failed.newest(),
             limit=SEARCHED_MAX,
         )
-        todo = failed.order(found, self.worker.clock.now())[:limit]
+        todo = failed.order(found, self.worker.clock.now())
         if self.worker.telemetry is not None and need in GAUGES:
             # What only measures must not keep a session from its help.
             with suppress(LockstepError):
                 count = len(found) + len(failed.newest())
                 await self.measure(self.worker.telemetry, need, count)
-        return await self.help(need, todo, help_one, end_at)
+        tried, untried = await self.help(need, todo[:limit], help_one, end_at), todo[limit:]
+        left = tried.left + len(untried)
+        return Recovered(tried.helped, left, (*tried.unfinished, *untried))
 
     async def measure(self, telemetry: Telemetry, need: SessionNeed, count: int) -> None:
         """Tell how many sessions have a need, and for how long the oldest has had it."""
