@@ -98,11 +98,8 @@ class Gateway:
             address = resolve_self_link(address, self.account.catalogue)
         except RequestRefused as refusal:
             return self._write_response(http, refusal.to_response(), 0.0)
-        # Only the description of the account at its own endpoint has no region: losing a region
-        # does not take it away. Anything else there goes on to the write region.
-        regions = self.account.regions
         port = http.transport.get_extra_info("sockname")[1] if http.transport else 0
-        region = regions.find_by_port(port) or (regions.write if address.kind else None)
+        region = self.account.regions.find_by_port(port)
         request = CosmosRequest(
             http.method,
             address,

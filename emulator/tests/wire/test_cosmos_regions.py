@@ -1,7 +1,7 @@
 """An account of three regions through the unchanged azure-cosmos clients, and losing one."""
 
 from collections.abc import Iterator, Mapping
-from socket import create_server
+from socket import create_connection, create_server
 from typing import Any
 
 import pytest
@@ -206,9 +206,10 @@ def test_a_client_can_start_while_its_preferred_region_is_lost(account: RunningA
 
 def test_without_the_write_region_writes_fail_until_it_is_moved(account: RunningAccount) -> None:
     stored = dict(account.journal.create_item(dict(ENTRY)))
-    lose(account, "east")
 
     with client_of(account, *WEST_FIRST) as client:
+        journal_of(client).read()
+        lose(account, "east")
         with pytest.raises(AzureError):
             journal_of(client).upsert_item({**ENTRY, "n": 1})
         assert journal_of(client).read_item("000", "DL1742") == stored
@@ -235,16 +236,53 @@ def test_a_region_that_comes_back_sends_old_clients_to_the_new_write_region(
         assert journal_of(client).read_item("000", "DL1742")["n"] == 2
 
 
-def test_the_accounts_own_endpoint_goes_on_to_the_write_region(account: RunningAccount) -> None:
-    lose(account, "east")
-    with pytest.raises(ConnectionError):
-        account.send("GET", ITEM, headers=KEY)
-    assert account.send("GET", "/")[0] == 200
+@pytest.mark.parametrize("action", [Action.DOWN, Action.DROP_CONNECTION])
+def test_when_the_write_region_is_gone_so_is_the_accounts_own_endpoint_until_writes_move(
+    account: RunningAccount, action: Action
+) -> None:
+    account.faults.arm(Fault("cosmos", action, region="east"))
+    for path, headers in ((ITEM, KEY), ("/", {})):
+        with pytest.raises(ConnectionError):
+            account.send("GET", path, headers=headers)
+    for region in ("west", "north"):
+        assert ask(account, region, "GET", "/")[2]["writableLocations"][0]["name"] == "east"
 
     account.cosmos.move_write_region("west")
 
+    assert account.send("GET", "/")[1]["writableLocations"][0]["name"] == "west"
     assert account.send("POST", ITEMS, ENTRY, KEY)[0] == 201
     assert account.send("GET", ITEM, headers=KEY)[0] == 200
+
+
+def test_when_the_write_region_is_silent_so_is_the_accounts_own_endpoint_until_writes_move(
+    account: RunningAccount,
+) -> None:
+    account.faults.arm(Fault("cosmos", Action.DELAY, seconds=3600, region="east"))
+    port = account.cosmos.port
+
+    with create_connection(("127.0.0.1", port)) as silent:
+        silent.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        for region in ("west", "north"):
+            assert ask(account, region, "GET", "/")[2]["writableLocations"][0]["name"] == "east"
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.recv(1)
+
+    account.cosmos.move_write_region("west")
+    assert account.send("GET", "/")[1]["writableLocations"][0]["name"] == "west"
+
+
+def test_without_the_write_region_a_client_starts_at_another_regions_own_endpoint_alone(
+    account: RunningAccount,
+) -> None:
+    stored = dict(account.journal.create_item(dict(ENTRY)))
+    lose(account, "east")
+
+    with pytest.raises(AzureError), client_of(account):
+        pass
+    west = account.cosmos.region_endpoints["west"]
+    with CosmosClient(west, account.cosmos.key, preferred_locations=["west"]) as client:
+        assert journal_of(client).read_item("000", "DL1742") == stored
 
 
 def test_regions_can_be_given_ports_and_one_that_is_taken_is_named() -> None:

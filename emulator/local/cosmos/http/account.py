@@ -67,7 +67,7 @@ class AccountRegions:
 
     They share one store, so what was acknowledged is everywhere at once. An account of one region
     has one endpoint. One of several has an endpoint per region and one of its own, which passes
-    everything on to the write region, wherever that is.
+    everything on to the write region, wherever that is, and is gone with it.
     """
 
     def __init__(self, names: Sequence[str], write: str | None = None) -> None:
@@ -75,13 +75,13 @@ class AccountRegions:
         self.write = write if write in self.names else self.names[0]
         self.ports: dict[int, str] = {}  # the region behind each
 
-    def find_by_port(self, port: int) -> str | None:
-        """The region behind a port; None behind the account's own, when there are others."""
-        return self.ports.get(port) if self.ports else self.write
+    def find_by_port(self, port: int) -> str:
+        """The region behind a port: behind the account's own it is the write region."""
+        return self.ports.get(port, self.write)
 
-    def check_write(self, region: str | None) -> None:
+    def check_write(self, region: str) -> None:
         """Raise the 403 of a write that came to a region which is only read."""
-        if region not in (None, self.write):
+        if region != self.write:
             message = f"writes go to region {self.write}, not to {region}"
             raise RequestRefused(403, message, substatus=WRITE_FORBIDDEN)
 

@@ -181,9 +181,9 @@ def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
 class CosmosRequest:
     """One HTTP request; header lookups ignore case.
 
-    `region` is where it came in, None for the endpoint of the whole account. `skew` is how far the
-    account's clock is ahead of the time, and `lag` how old what is read may be, both in seconds.
-    `account_level` is the account's own consistency.
+    `region` is where it is served. `skew` is how far the account's clock is ahead of the time, and
+    `lag` how old what is read may be, both in seconds. `account_level` is the account's own
+    consistency.
     """
 
     method: str
@@ -191,7 +191,7 @@ class CosmosRequest:
     headers: Mapping[str, str]
     body: bytes
     base_url: str
-    region: str | None = None
+    region: str = ""
     skew: float = 0.0
     lag: float | None = None
     account_level: str = STRONGEST
