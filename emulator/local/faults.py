@@ -26,6 +26,7 @@ class Action(StrEnum):
     LOSE_LOCK = "lose-lock"  # the lock that the operation is under is lost first
     STALE_READ = "stale-read"  # the read finds what was there `seconds` ago
     CLOCK_OFFSET = "clock-offset"  # the component's clock is `seconds` ahead
+    MOVE_WRITES = "move-writes"  # writes of items go to `region` alone, not to the write region
     SILENT = "silent"  # connections are taken and stay open, and nothing passes them
     SLOW_LINK = "slow-link"  # every byte takes `seconds` longer, to the component and from it
 
@@ -33,12 +34,14 @@ class Action(StrEnum):
 # Only queues can carry out the first two, only the store the next, only connections that stay the
 # last: a component that does not name them never gets them.
 DELIVERY_ACTIONS = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
-STORE_ACTIONS = frozenset({Action.STALE_READ, Action.CLOCK_OFFSET})
+STORE_ACTIONS = frozenset({Action.STALE_READ, Action.CLOCK_OFFSET, Action.MOVE_WRITES})
 LINK_ACTIONS = frozenset({Action.SILENT, Action.SLOW_LINK})
 COMMON_ACTIONS = frozenset(Action) - DELIVERY_ACTIONS - STORE_ACTIONS - LINK_ACTIONS
 # States of a component, in force as long as the fault is; all but DOWN are never anything else.
 STATES = LINK_ACTIONS | {Action.DOWN, Action.CLOCK_OFFSET}
-TIMED_ACTIONS = STORE_ACTIONS | {Action.SLOW_LINK}
+TIMED_ACTIONS = {Action.STALE_READ, Action.CLOCK_OFFSET, Action.SLOW_LINK}
+# They hit all that a component does.
+OF_NO_OPERATION = STATES - {Action.DOWN} | {Action.MOVE_WRITES}
 
 
 class InvalidFault(ValueError):
@@ -58,8 +61,9 @@ def is_integer(value: object) -> bool:
 class Fault:
     """One rule. `rate` is a probability; `times` None means without limit.
 
-    `region` narrows it to what is served there, in a component that serves several; `entity` to one
-    queue, topic or subscription and what lies below it.
+    `region` narrows it to what is served there, in a component that serves several, but for
+    MOVE_WRITES, whose writes go there; `entity` narrows it to one queue, topic or subscription and
+    what lies below it, or to one physical partition of each container.
     """
 
     component: str
@@ -119,12 +123,15 @@ class Fault:
                 lasts is None or (is_number(lasts) and lasts > 0)
             ),
             f"{self.action} is of no operation": (
-                self.action not in STATES - {Action.DOWN} or self.operation == "*"
+                self.action not in OF_NO_OPERATION or self.operation == "*"
             ),
             f"{self.action} is of no entity": (
                 self.action not in STATES - {Action.DOWN} or self.entity is None
             ),
             f"{self.action} needs seconds": self.action not in TIMED_ACTIONS or self.seconds != 0,
+            f"{self.action} needs the region that takes the writes": (
+                self.action is not Action.MOVE_WRITES or self.region is not None
+            ),
             f"{self.action} has no substatus, only status has": (
                 self.substatus is None or self.action is Action.STATUS
             ),
@@ -146,7 +153,8 @@ class Fault:
         """Return whether the rule is for this component, or for what it is part of."""
         own = self.component
         is_own = own in ("*", component) or component.startswith(f"{own}.")
-        return is_own and self.region in (None, region)
+        is_everywhere = self.region is None or self.action is Action.MOVE_WRITES
+        return is_own and (is_everywhere or self.region == region)
 
     def covers_entity(self, entity: str | None) -> bool:
         """Return whether the rule is for this entity or one above it; names ignore case."""
@@ -233,11 +241,14 @@ class Faults:
                     return fault
         return None
 
-    def is_down(self, component: str, region: str | None = None) -> bool:
-        """Return whether a DOWN fault covers the whole component; asking spends nothing."""
+    def is_down(self, component: str, region: str | None = None, entity: str | None = None) -> bool:
+        """Return whether a DOWN fault covers the whole component, or the entity if one is named.
+
+        Asking spends nothing.
+        """
         down = self.in_force(Action.DOWN)
         return any(
-            fault.is_state and fault.entity is None and fault.covers(component, region)
+            fault.is_state and fault.covers(component, region) and fault.covers_entity(entity)
             for fault in down
         )
 
@@ -314,6 +325,8 @@ def check_aim(fault: Fault, targets: Iterable[Target]) -> None:
         actions |= {action for target in aimed for action in target.states}
     if fault.action not in actions:
         others = f"only {joined(actions)}" if actions else "which is only counted"
+        if fault.action is Action.MOVE_WRITES:
+            others += "; it needs Cosmos.PerPartitionAutomaticFailover: true in the configuration"
         raise InvalidFault(f"{fault.action} never hits {fault.operation} of {component}, {others}")
 
 

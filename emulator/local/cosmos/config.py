@@ -34,18 +34,24 @@ class CosmosConfig:
     """The database to create, its containers, and the regions of the account.
 
     Writes go to the first region until they are moved. `consistency` is the account's own, which a
-    request may relax.
+    request may relax. With `partitions_fail_over` the writes of a physical partition may move by
+    themselves, and clients are told so.
     """
 
     database: str
     containers: tuple[ContainerConfig, ...]
     regions: tuple[str, ...] = ONE_REGION
     consistency: str = STRONGEST
+    partitions_fail_over: bool = False
 
     @classmethod
     def parse(cls, section: Mapping[str, Any]) -> "CosmosConfig":
         """Read the section; raises InvalidCosmosConfig naming the key at fault."""
-        refuse_unknown(section, {"Regions", "Database", "Containers", "Consistency"}, "Cosmos")
+        refuse_unknown(
+            section,
+            {"Regions", "Database", "Containers", "Consistency", "PerPartitionAutomaticFailover"},
+            "Cosmos",
+        )
         database = read_text(section, "Database", "Cosmos")
         containers = section.get("Containers", [])
         if not isinstance(containers, list):
@@ -54,11 +60,13 @@ class CosmosConfig:
         if consistency not in CONSISTENCY:
             known = ", ".join(CONSISTENCY)
             raise InvalidCosmosConfig(f"Cosmos.Consistency must be one of {known}")
+        regions = parse_regions(section.get("Regions", list(ONE_REGION)))
         return cls(
             database,
             tuple(parse_container(c, f"Cosmos.Containers[{i}]") for i, c in enumerate(containers)),
-            parse_regions(section.get("Regions", list(ONE_REGION))),
+            regions,
             consistency,
+            parse_failover(section, regions, consistency),
         )
 
 
@@ -70,6 +78,19 @@ def parse_regions(names: Any) -> tuple[str, ...]:
     if not all(folded) or len(set(folded)) < len(folded):
         raise InvalidCosmosConfig("Cosmos.Regions must have names that differ")
     return tuple(names)
+
+
+def parse_failover(section: Mapping[str, Any], regions: tuple[str, ...], consistency: str) -> bool:
+    """Read whether partitions fail over by themselves, which Azure does not offer everywhere."""
+    is_on = section.get("PerPartitionAutomaticFailover", False)
+    if not isinstance(is_on, bool):
+        raise InvalidCosmosConfig("Cosmos.PerPartitionAutomaticFailover must be true or false")
+    if is_on and (len(regions) == 1 or consistency == "BoundedStaleness"):
+        raise InvalidCosmosConfig(
+            "Cosmos.PerPartitionAutomaticFailover needs several Regions, and another Consistency"
+            " than BoundedStaleness"
+        )
+    return is_on
 
 
 def parse_container(section: Any, where: str) -> ContainerConfig:

@@ -78,8 +78,9 @@ class MasterKey:
 class Gateway:
     """Handles HTTP requests on the account's one thread.
 
-    At most one fault hits a request, beside those of clocks and late reads. Faults and counters
-    know items by their container, as `cosmos.<container>`; a fault on `cosmos` hits all of them.
+    At most one fault hits a request, beside those of clocks, late reads and moved writes. Faults
+    and counters know items by their container, as `cosmos.<container>`; a fault on `cosmos` hits
+    all of them. The entity of a fault is a physical partition.
     Counters take every request that reached an operation, under its HTTP status, or `down` and
     `dropped` when no response was sent; their bytes are those of the bodies of both. `clock` is the
     account's.
@@ -112,10 +113,13 @@ class Gateway:
         )
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
-        if self.faults.is_down(component, region):
+        partition = self.account.find_partition(request)
+        if self.faults.is_down(component, region, partition):
             fault: Fault | None = Fault(component, Action.DOWN)
         else:
-            fault = self.faults.inject(component, operation, region=region, actions=ACTIONS)
+            fault = self.faults.inject(
+                component, operation, region=region, entity=partition, actions=ACTIONS
+            )
         action = fault.action if fault else None
         if action in (Action.DOWN, Action.DROP_CONNECTION):  # before anything is applied
             self.counters.add(component, operation, "down")
@@ -130,7 +134,7 @@ class Gateway:
             message = f"a request may have {BODY_BYTES_MAX} bytes at most"
             response = RequestRefused(413, message).to_response()
         else:
-            response = self._respond(request, component, fault)
+            response = self._respond(request, component, partition, fault)
         is_dropped = action is Action.DROP_ANSWER
         self.counters.add(
             component,
@@ -144,7 +148,7 @@ class Gateway:
         return self._write_response(http, response, request.skew)
 
     def _respond(
-        self, request: CosmosRequest, component: str, fault: Fault | None
+        self, request: CosmosRequest, component: str, partition: str | None, fault: Fault | None
     ) -> CosmosResponse:
         if fault is not None and fault.action is Action.STATUS:
             return inject_status(fault)
@@ -158,10 +162,23 @@ class Gateway:
             )
         except RequestRefused as refusal:
             return refusal.to_response()
-        lag = self._find_lag(request, component)
-        return self.account.respond(replace(request, lag=lag))
+        lag = self._find_lag(request, component, partition)
+        moved_to = self._find_new_region(request, component, partition)
+        return self.account.respond(replace(request, lag=lag, moved_to=moved_to))
 
-    def _find_lag(self, request: CosmosRequest, component: str) -> float | None:
+    def _find_new_region(
+        self, request: CosmosRequest, component: str, partition: str | None
+    ) -> str | None:
+        """Return the region to which the writes of a partition have moved; asking is a hit."""
+        if request.address.kind != "docs" or not request.is_write:
+            return None
+        move = (Action.MOVE_WRITES,)
+        fault = self.faults.inject(component, request.operation, entity=partition, actions=move)
+        return None if fault is None else fault.region
+
+    def _find_lag(
+        self, request: CosmosRequest, component: str, partition: str | None
+    ) -> float | None:
         """Return how late a read is, None if not at all; the account keeps versions as far back."""
         faults = self.faults.in_force(Action.STALE_READ)
         self.account.storage.keep_versions(max((fault.seconds for fault in faults), default=None))
@@ -169,7 +186,9 @@ class Gateway:
         if not faults or operation not in READING or request.is_strong:
             return None
         stale_read = (Action.STALE_READ,)
-        fault = self.faults.inject(component, operation, region=region, actions=stale_read)
+        fault = self.faults.inject(
+            component, operation, region=region, entity=partition, actions=stale_read
+        )
         return None if fault is None else fault.seconds
 
     def _write_response(
@@ -286,6 +305,7 @@ class Cosmos:
             clock=self._clock,
             consistency=self._config.consistency,
             regions=self._config.regions,
+            partitions_fail_over=self._config.partitions_fail_over,
         )
         gateway = Gateway(account, MasterKey(self.key), self._faults, self._counters, self._clock)
         try:
@@ -301,8 +321,9 @@ class Cosmos:
         """Return what faults can hit while it runs, containers made by clients included."""
         if self._account is None:
             return []
-        names = self._service.call(self._account.list_container_names)
-        return list_targets(names, self.regions)
+        containers = self._service.call(self._account.count_partitions)
+        fail_over = self._config.partitions_fail_over
+        return list_targets(containers, self.regions, partitions_fail_over=fail_over)
 
     @property
     def write_region(self) -> str:

@@ -34,6 +34,7 @@ def account() -> Iterator[RunningAccount]:
         ({"id": "a", "session": ["s"]}, "partition key"),
         ({"id": "a", "session": "s" * 3000}, "2048 bytes"),
         ({"id": "a", "session": "s", "text": "half \ud800"}, "surrogate"),
+        ({"id": "a", "session": "half \ud800"}, "surrogate"),
     ],
 )
 def test_a_document_against_the_rules_is_refused_with_the_reason(

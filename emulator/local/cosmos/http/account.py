@@ -9,7 +9,7 @@ from typing import Any
 
 from local.cosmos import charges
 from local.cosmos.config import ONE_REGION, STRONGEST, CosmosConfig
-from local.cosmos.http.documents import DocumentRequests, find_pkranges
+from local.cosmos.http.documents import DocumentRequests, find_only, find_pkranges
 from local.cosmos.http.requests import RANGE_HEADER, CosmosRequest
 from local.cosmos.items.containers import Catalogue, Container
 from local.cosmos.items.partitions import count_partitions
@@ -79,10 +79,11 @@ class AccountRegions:
         """The region behind a port: behind the account's own it is the write region."""
         return self.ports.get(port, self.write)
 
-    def check_write(self, region: str) -> None:
+    def check_write(self, request: CosmosRequest) -> None:
         """Raise the 403 of a write that came to a region which is only read."""
-        if region != self.write:
-            message = f"writes go to region {self.write}, not to {region}"
+        taker = request.moved_to or self.write
+        if request.region != taker:
+            message = f"writes go to region {taker}, not to {request.region}"
             raise RequestRefused(403, message, substatus=WRITE_FORBIDDEN)
 
     def list_locations(self, base_url: str) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -102,7 +103,8 @@ class CosmosAccount:
     """Databases, containers and items of one account over one storage file.
 
     Calls must come from one thread at a time; each runs to its end, so writes are serial. The
-    default consistency is `consistency`. `clock` gives seconds since 1970.
+    default consistency is `consistency`; with `partitions_fail_over` clients are told to look for
+    the region that takes the writes of a partition. `clock` gives seconds since 1970.
     """
 
     def __init__(
@@ -112,11 +114,13 @@ class CosmosAccount:
         clock: Callable[[], float],
         consistency: str = STRONGEST,
         regions: Sequence[str] = ONE_REGION,
+        partitions_fail_over: bool = False,
     ) -> None:
         self.storage = Storage(path, clock)
         self._clock = clock
         self._skew = 0.0
         self.consistency = consistency
+        self.partitions_fail_over = partitions_fail_over
         self.regions = AccountRegions(regions, self.storage.write_region)
         self.catalogue = Catalogue(self.storage, self.now)
         self._documents = DocumentRequests(self.storage, self.now)
@@ -144,12 +148,25 @@ class CosmosAccount:
                 properties = dict(container.properties)
                 self.catalogue.create_container(config.database, properties, container.partitions)
 
-    def list_container_names(self) -> set[str]:
-        return {
-            container.name
-            for database in self.catalogue.list_databases()
-            for container in self.catalogue.list_containers(database)
-        }
+    def count_partitions(self) -> dict[str, int]:
+        """The number of physical partitions by the name of a container, of whatever database."""
+        counts: dict[str, int] = {}
+        for database in self.catalogue.list_databases():
+            for one in self.catalogue.list_containers(database):
+                counts[one.name] = max(len(one.ring.numbers), counts.get(one.name, 0))
+        return counts
+
+    def find_partition(self, request: CosmosRequest) -> str | None:
+        """The number of the one physical partition that a request is for, if there is one."""
+        address = request.address
+        if address.kind != "docs":
+            return None
+        try:
+            container = self.catalogue.find_container(address.database, address.container)
+            number = find_only(find_pkranges(request, container))
+        except (RequestRefused, UnicodeEncodeError, RecursionError):
+            return None  # the request itself is refused when it is its turn
+        return None if number is None else str(number)
 
     def respond(self, request: CosmosRequest) -> CosmosResponse:
         self._skew = request.skew
@@ -160,8 +177,8 @@ class CosmosAccount:
 
     def _respond(self, request: CosmosRequest) -> CosmosResponse:
         request.check_headers()
-        if request.method != "GET" and not request.is_query:
-            self.regions.check_write(request.region)
+        if request.is_write:
+            self.regions.check_write(request)
         if request.address.kind == "docs":
             return self._respond_in_container(request)
         if request.is_query:
@@ -219,6 +236,7 @@ class CosmosAccount:
             "writableLocations": [written],
             "readableLocations": read,
             "enableMultipleWriteLocations": False,
+            "enablePerPartitionFailoverBehavior": self.partitions_fail_over,
             "userReplicationPolicy": {"minReplicaSetSize": 3, "maxReplicasetSize": 4},
             "userConsistencyPolicy": {"defaultConsistencyLevel": self.consistency},
             "queryEngineConfiguration": QUERY_ENGINE,

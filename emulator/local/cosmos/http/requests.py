@@ -181,9 +181,10 @@ def resolve_self_link(address: Address, catalogue: Catalogue) -> Address:
 class CosmosRequest:
     """One HTTP request; header lookups ignore case.
 
-    `region` is where it is served. `skew` is how far the account's clock is ahead of the time, and
-    `lag` how old what is read may be, both in seconds. `account_level` is the account's own
-    consistency.
+    `region` is where it is served, and `moved_to` the region that takes the writes of its physical
+    partition, if that is not the account's write region. `skew` is how far the account's clock is
+    ahead of the time, and `lag` how old what is read may be, both in seconds. `account_level` is
+    the account's own consistency.
     """
 
     method: str
@@ -192,6 +193,7 @@ class CosmosRequest:
     body: bytes
     base_url: str
     region: str = ""
+    moved_to: str | None = None
     skew: float = 0.0
     lag: float | None = None
     account_level: str = STRONGEST
@@ -277,6 +279,11 @@ class CosmosRequest:
         return is_marked or content.startswith("application/query")
 
     @property
+    def is_write(self) -> bool:
+        """Return whether only the region that takes the writes may serve it."""
+        return self.method != "GET" and not self.is_query
+
+    @property
     def is_query_plan(self) -> bool:
         """Return whether the request asks how a client merges the results of partitions."""
         return self.has_flag("x-ms-cosmos-is-query-plan-request")
@@ -339,15 +346,27 @@ class CosmosRequest:
         return NotOffered(f"{self.method} on {self.address.kind or 'the account'}")
 
 
-def list_targets(containers: Iterable[str], regions: Iterable[str] = ()) -> list[Target]:
-    """Return what faults can hit: the account with all in it, and each container by itself."""
+def list_targets(
+    containers: Mapping[str, int],
+    regions: Iterable[str] = (),
+    *,
+    partitions_fail_over: bool = False,
+) -> list[Target]:
+    """Return what faults can hit: the account with all in it, and each container by itself.
+
+    Containers are given with the number of their physical partitions.
+    """
+    moves = frozenset({Action.MOVE_WRITES} if partitions_fail_over else ())
     items = {
-        name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS
+        name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS | moves
         for name in ITEM_OPERATIONS
     }
     places = frozenset(regions)
     whole = {ACCOUNT_OPERATION: ACTIONS | {Action.CLOCK_OFFSET}, **items}
     return [
         Target(COMPONENT, whole, places),
-        *(Target(f"{COMPONENT}.{name}", items, places) for name in containers),
+        *(
+            Target(f"{COMPONENT}.{name}", items, places, entities=frozenset(map(str, range(count))))
+            for name, count in containers.items()
+        ),
     ]

@@ -70,10 +70,14 @@ def test_what_is_down_altogether_is_not_down_now_and_then(wrong: dict[str, Any])
         ({"action": "silent", "operation": "send"}, "of no operation"),
         ({"action": "silent", "entity": "orders"}, "of no entity"),
         ({"action": "stale-read"}, "needs seconds"),
+        ({"action": "move-writes"}, "needs the region that takes the writes"),
+        ({"action": "move-writes", "region": "west", "operation": "create"}, "of no operation"),
         ({"action": "stale-read", "seconds": -5}, "must not be negative"),
     ],
 )
-def test_a_wrong_clock_and_a_stale_read_need_an_amount(wrong: dict[str, Any], reason: str) -> None:
+def test_a_fault_that_says_too_little_or_too_much_is_refused(
+    wrong: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(InvalidFault, match=reason):
         Fault.parse({"component": "cosmos", "action": "clock-offset", **wrong})
 
@@ -107,6 +111,22 @@ def test_a_fault_of_a_region_leaves_the_others_alone() -> None:
     assert not faults.is_down("cosmos.journal", "east")
     assert faults.inject("cosmos.journal", "read", region="east") is None
     assert faults.inject("cosmos.journal", "read", region="west") is not None
+
+
+def test_a_fault_of_an_entity_leaves_the_others_and_what_is_for_several_alone() -> None:
+    faults = Faults()
+    number = faults.arm(Fault("cosmos", Action.DOWN, entity="1"))
+
+    assert [faults.is_down("cosmos.journal", entity=one) for one in ("1", "0", "10", None)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    faults.disarm(number)
+    faults.arm(Fault("cosmos", Action.STATUS, entity="1"))
+    found = [faults.inject("cosmos.journal", "read", entity=one) for one in ("1", "0", None)]
+    assert [one is not None for one in found] == [True, False, False]
 
 
 def test_a_watcher_is_called_at_each_arming_until_it_stops() -> None:

@@ -9,7 +9,7 @@ from local.servicebus.broker import OPERATIONS
 
 REGIONAL = Target("store", {"read": frozenset({Action.DOWN})}, frozenset({"east", "west"}))
 TARGETS = [
-    *list_targets(["journal"]),
+    *list_targets({"journal": 2}, ["east", "west"]),
     Target("servicebus.east", OPERATIONS, states=LINK_ACTIONS, entities=frozenset({"orders"})),
     durable("durable.east"),
     REGIONAL,
@@ -32,6 +32,8 @@ TARGETS = [
         Fault("servicebus", Action.SILENT),
         Fault("servicebus.east", Action.SLOW_LINK, seconds=0.13),
         Fault("servicebus", Action.DOWN, entity="Orders"),
+        Fault("cosmos.journal", Action.STATUS, entity="1"),
+        Fault("cosmos", Action.DOWN, entity="0", region="west"),
     ],
 )
 def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
@@ -59,6 +61,11 @@ def test_a_fault_that_can_hit_something_is_taken(fault: Fault) -> None:
         (Fault("cosmos", Action.SILENT), "silent never hits * of cosmos"),
         (Fault("servicebus", Action.DOWN, entity="ordres"), "no entity 'ordres' in servicebus"),
         (Fault("cosmos", Action.DOWN, entity="orders"), "no entity 'orders' in cosmos"),
+        (Fault("cosmos.journal", Action.DOWN, entity="2"), "no entity '2' in cosmos.journal"),
+        (
+            Fault("cosmos", Action.MOVE_WRITES, region="west"),
+            "it needs Cosmos.PerPartitionAutomaticFailover: true",
+        ),
         (
             Fault("durable", Action.DOWN, "hand-out"),
             "never hits hand-out of durable, which is only counted",
@@ -76,3 +83,16 @@ def test_a_fault_that_can_hit_nothing_is_refused_by_name(fault: Fault, reason: s
         check_aim(fault, TARGETS)
 
     assert reason in str(refusal.value)
+
+
+def test_the_writes_of_a_partition_move_where_the_account_lets_them() -> None:
+    targets = list_targets({"journal": 2}, ["east", "west"], partitions_fail_over=True)
+
+    check_aim(Fault("cosmos", Action.MOVE_WRITES, region="west"), targets)
+    check_aim(Fault("cosmos.journal", Action.MOVE_WRITES, region="east", entity="1"), targets)
+    for fault, reason in (
+        (Fault("cosmos", Action.MOVE_WRITES, region="mars"), "no region 'mars'"),
+        (Fault("cosmos", Action.MOVE_WRITES, region="west", entity="2"), "no entity '2'"),
+    ):
+        with pytest.raises(InvalidFault, match=reason):
+            check_aim(fault, targets)

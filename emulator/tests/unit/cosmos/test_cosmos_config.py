@@ -50,3 +50,26 @@ def test_the_accounts_own_consistency_is_strong_unless_it_is_set() -> None:
 
     with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.Consistency must be one of Eventual"):
         CosmosConfig.parse(section(Consistency="Telepathic"))
+
+
+def test_partitions_fail_over_by_themselves_only_where_that_is_set() -> None:
+    regions = ["east", "west"]
+    on = section(Regions=regions, PerPartitionAutomaticFailover=True)
+
+    assert not CosmosConfig.parse(section(Regions=regions)).partitions_fail_over
+    assert CosmosConfig.parse(on).partitions_fail_over
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"PerPartitionAutomaticFailover": "yes"},
+        {"Regions": ["east"]},
+        {"Consistency": "BoundedStaleness"},
+    ],
+)
+def test_what_azure_does_not_fail_over_by_partitions_is_refused(rest: dict[str, Any]) -> None:
+    given = {"Regions": ["east", "west"], "PerPartitionAutomaticFailover": True, **rest}
+
+    with pytest.raises(InvalidCosmosConfig, match=r"Cosmos\.PerPartitionAutomaticFailover"):
+        CosmosConfig.parse(section(**given))

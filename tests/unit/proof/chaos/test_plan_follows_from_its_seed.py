@@ -22,7 +22,7 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> list[Target]:
     app = tmp_path_factory.mktemp("app")
     compose_app(APP, app, adapt_config)
     config = load_config(app / "local.config.json")
-    containers = (container.name for container in config.cosmos.containers)
+    containers = {container.name: container.partitions for container in config.cosmos.containers}
     of_store = list_targets(containers, config.cosmos.regions)
     return [*of_store, *Cloud(config, CloudOptions(logs=app)).targets()]
 
