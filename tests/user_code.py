@@ -336,11 +336,13 @@ STAYS = (
     Way("a loop without end", spin, "took more than"),
     Way("a call that blocks for ever", block, "took more than"),
 )
+# The fault of a message that ended its worker, or was under way in one that others ended.
+WORKER_ENDED = "the worker that ran its handler"
 ENDS = (
-    Way("an exit that nobody can catch", lambda: os._exit(3), "the worker that ran its handler"),
-    Way("a signal that kills", kill_itself, "the worker that ran its handler"),
-    Way("a crash of native code", crash, "the worker that ran its handler"),
-    Way("an abort", os.abort, "the worker that ran its handler"),
-    Way("a call in C that holds the lock", hold_the_lock, "the worker that ran its handler"),
+    Way("an exit that nobody can catch", lambda: os._exit(3), WORKER_ENDED),
+    Way("a signal that kills", kill_itself, WORKER_ENDED),
+    Way("a crash of native code", crash, WORKER_ENDED),
+    Way("an abort", os.abort, WORKER_ENDED),
+    Way("a call in C that holds the lock", hold_the_lock, WORKER_ENDED),
 )
 BY_NAME = {way.name: way for way in (*RAISES, *RETURNS, *LEAVES, *STAYS, *ENDS)}

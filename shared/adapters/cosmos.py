@@ -441,7 +441,8 @@ class AccountTransport(AioHttpTransport):  # type: ignore[misc] # its types are 
                 asked.url = place
                 try:
                     response = await self.send(asked, is_asked_for=True, **options)
-                    break
+                    if response.status_code not in UNAVAILABLE:
+                        break
                 except ServiceRequestError:
                     if place == places[-1]:
                         raise

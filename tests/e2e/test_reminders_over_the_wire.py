@@ -38,7 +38,7 @@ def hear(order: Order, context: Context) -> Order:
 
 @handlers.register("order.place", state=Order, body=Nothing)
 def place(order: Order, body: Nothing, context: Context) -> Handled[Order]:
-    late = Output("order.late", Nothing(), after=timedelta(seconds=30), reminder="payment")
+    late = Output("order.late", Nothing(), after=timedelta(seconds=60), reminder="payment")
     return Handled(hear(order, context), outputs=(late,))
 
 

@@ -13,7 +13,7 @@ from proof.testbed.cloud import ROOT, running_cloud
 from shared.domain.message import Message, Number, derive_id
 from tests.e2e.stack import REGIONS, Stack
 from tests.sizes import IS_PROOF
-from tests.user_code import BY_NAME, ENDS
+from tests.user_code import BY_NAME, ENDS, WORKER_ENDED
 
 pytestmark = pytest.mark.e2e
 
@@ -82,7 +82,8 @@ def test_each_becomes_a_fault_with_its_reason_and_others_are_done(tmp_path: Path
             # Whatever follows waits for a person.
             assert "completed" not in {entry["status"] for entry in entries[session]}
             (fault,) = (entry for entry in entries[session] if entry["status"] == "faulted")
-            assert BY_NAME[way].word in fault["reason"]
+            # What takes long may run in the workers that the others end.
+            assert BY_NAME[way].word in fault["reason"] or WORKER_ENDED in fault["reason"]
             assert json.loads(fault["message"]["body"])["way"] == way
         ran = Counter(runs.read_text("utf-8").splitlines())
         for kind, way in worst.values():

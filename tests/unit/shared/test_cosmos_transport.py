@@ -36,8 +36,9 @@ class Regions:
         self.sent: list[str] = []
         self.silent: set[str] = set()
         self.refusing: set[str] = set()
+        self.unavailable: set[str] = set()
+        self.status = 503
         self.seconds = 0.1
-        self.status = 200
 
     async def answer(self, _transport: object, request: HttpRequest, **_options: object) -> Answer:
         host = urlsplit(request.url).netloc
@@ -46,7 +47,8 @@ class Regions:
             raise ServiceRequestError("refused")
         await asyncio.sleep(float("inf") if host in self.silent else self.seconds)
         locations = [{"name": u, "databaseAccountEndpoint": u} for u in (EAST, WEST)]
-        return Answer(request, {"readableLocations": locations}, self.status)
+        status = self.status if host in self.unavailable else 200
+        return Answer(request, {"readableLocations": locations}, status)
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ def test_when_a_region_says_that_it_cannot_write_another_one_is_looked_for(
 ) -> None:
     async def scenario() -> None:
         transport = new_transport()
-        regions.status = status
+        regions.unavailable, regions.status = {"account-east"}, status
 
         answer = await transport.send(write())
         assert (type(answer), answer.was_sent) == (NotAnswered, True)
@@ -165,7 +167,7 @@ def test_when_a_region_says_that_it_cannot_write_another_one_is_looked_for(
     virtual_time.run(scenario())
 
 
-@pytest.mark.parametrize("how", ["silent", "refusing"])
+@pytest.mark.parametrize("how", ["silent", "refusing", "unavailable"])
 def test_when_the_address_of_the_account_is_gone_a_region_describes_it(
     regions: Regions, how: str
 ) -> None:
