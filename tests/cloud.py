@@ -15,14 +15,19 @@ from shared.wiring import Adapters
 
 
 @contextmanager
-def running_cloud(logs: Path, partitions: int = 1) -> Iterator[Cloud]:
+def running_cloud(
+    logs: Path, partitions: int = 1, *, partitions_fail_over: bool = False
+) -> Iterator[Cloud]:
     """Two namespaces and an account, empty, without hosts.
 
-    Each container has so many physical `partitions`.
+    Each container has so many physical `partitions`, whose writes may move one by one.
     """
     config = load_config(CONFIG)
     containers = tuple(replace(one, partitions=partitions) for one in config.cosmos.containers)
-    config = replace(config, cosmos=replace(config.cosmos, containers=containers))
+    cosmos = replace(
+        config.cosmos, containers=containers, partitions_fail_over=partitions_fail_over
+    )
+    config = replace(config, cosmos=cosmos)
     with Cloud(config, CloudOptions(logs=logs)) as cloud:
         yield cloud
 
