@@ -6,6 +6,7 @@
 import asyncio
 import copy
 import json
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -58,6 +59,8 @@ from shared.ports import (
     UpsertDocument,
     WriteResult,
 )
+
+log = logging.getLogger("lockstep.journal")
 
 # For reads that may be old: they cost half of what the account's strong consistency does.
 RELAXED = {"x-ms-consistency-level": "Eventual"}
@@ -183,7 +186,7 @@ class CosmosContainer:
         except Exception as error:
             failure = tries.weigh(read_failure(error, is_write=True))
             if classify(failure).failure_class is not FailureClass.ANSWER:
-                raise convert(failure, error) from error
+                raise convert(failure, tries.explain(error)) from error
             if not isinstance(error, CosmosBatchOperationError):
                 raise
             # The first operation that was refused says what that means.
@@ -253,6 +256,13 @@ class Tries:
         if classify(failure).failure_class not in nothing_happened:
             return failure
         return Failure(STORE) if is_doubtful else failure
+
+    def explain(self, error: Exception) -> Exception:
+        """Return the error, or where the time of the call ran out, what its last try met."""
+        last = self.responses[-1].http_response if self.responses else None
+        if isinstance(error, TimeoutError) and isinstance(last, NotAnswered):
+            return TimeoutError(last.reason)
+        return error
 
 
 def answer_of(response: Any) -> Failure:
@@ -403,6 +413,8 @@ class AccountTransport(AioHttpTransport):  # type: ignore[misc] # its types are 
                 response: Any = await super().send(request, **options)
         except (TimeoutError, ServiceRequestTimeoutError, ServiceResponseTimeoutError) as error:
             # A slow answer is no silence: others came meanwhile.
+            if host.heard_at < began and not host.is_silent:
+                log.warning("nothing is heard of %s, of the journal's account", url.netloc)
             host.is_silent = host.heard_at < began
             reason = f"{url.netloc} gave no answer in {loop.time() - began:.1f} s"
             was_sent = not isinstance(error, ServiceRequestTimeoutError)
@@ -410,6 +422,8 @@ class AccountTransport(AioHttpTransport):  # type: ignore[misc] # its types are 
         except (AzureError, OSError) as error:
             was_sent = not isinstance(getattr(error, "inner_exception", None), ClientConnectorError)
             return leave_unanswered(request, f"{url.netloc}: {error}", was_sent=was_sent)
+        if host.is_silent:
+            log.warning("%s, of the journal's account, answers again", url.netloc)
         host.heard_at, host.is_silent = loop.time(), False
         charge = float(response.headers.get("x-ms-request-charge") or 0)
         spending = CURRENT.get()

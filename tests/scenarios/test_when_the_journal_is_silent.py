@@ -70,12 +70,12 @@ class SilentWorld(World):
         self.journal = twin
 
 
-async def owe(world: SilentWorld) -> None:
+async def let_others_wait(world: SilentWorld) -> None:
     """West misses outputs of many sessions, and in one session messages are parked."""
     with world.without("west"):
         for number in range(40):
             await world.east.consumer.consume(
-                message(0, session=f"owed-{number}", kind="account.bill")
+                message(0, session=f"pending-{number}", kind="account.bill")
             )
     for sequence in range(1, 20):
         await world.east.consumer.consume(message(sequence, session="gap"))
@@ -85,7 +85,7 @@ async def owe(world: SilentWorld) -> None:
 WORKS: dict[str, Work] = {
     "a message": lambda w: w.east.consumer.consume(message(0)),
     "a message with outputs": lambda w: w.east.consumer.consume(
-        message(1, session="owed-0", kind="account.bill")
+        message(1, session="pending-0", kind="account.bill")
     ),
     "a message whose turn has not come": lambda w: w.east.consumer.consume(message(5)),
     "a message that others wait for": lambda w: w.west.consumer.consume(message(0, session="gap")),
@@ -104,7 +104,7 @@ def test_no_function_lasts_longer_than_the_host_lets_it(
 ) -> None:
     async def scenario() -> None:
         world = SilentWorld(reads_too=reads_too, applies=applies)
-        await owe(world)
+        await let_others_wait(world)
         world.silent.is_silent = True
         began = world.clock.now()
         with suppress(LockstepError):

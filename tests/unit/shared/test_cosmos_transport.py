@@ -101,19 +101,25 @@ async def test_when_a_region_is_silent_one_request_at_a_time_is_sent_to_it(
         assert (one.status_code, one.headers["x-ms-substatus"]) == (403, "3")
 
 
-@in_virtual_time
-async def test_when_a_silent_region_answers_again_everything_is_sent_to_it(
-    regions: Regions,
+def test_when_a_silent_region_answers_again_everything_is_sent_to_it(
+    regions: Regions, caplog: pytest.LogCaptureFixture
 ) -> None:
-    transport = new_transport()
-    regions.silent = {"account-east"}
-    await transport.send(write())
-    regions.silent = set()
+    async def scenario() -> None:
+        transport = new_transport()
+        regions.silent = {"account-east"}
+        await asyncio.gather(*(transport.send(write()) for _ in range(3)))
+        regions.silent = set()
 
-    await transport.send(write())
-    answers = await asyncio.gather(*(transport.send(write()) for _ in range(5)))
+        await transport.send(write())
+        answers = await asyncio.gather(*(transport.send(write()) for _ in range(5)))
 
-    assert [type(one) for one in answers] == [Answer] * 5
+        assert [type(one) for one in answers] == [Answer] * 5
+
+    virtual_time.run(scenario())
+    assert caplog.messages == [
+        "nothing is heard of account-east, of the journal's account",
+        "account-east, of the journal's account, answers again",
+    ]
 
 
 @in_virtual_time

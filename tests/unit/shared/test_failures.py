@@ -69,7 +69,9 @@ def answer(status: int, sub_status: int | None = None) -> CosmosHttpResponseErro
 
 def not_answered(*, was_sent: bool) -> NotAnswered:
     """What the SDK gets for a write that its region left without an answer."""
-    return NotAnswered(HttpRequest("POST", "https://account/docs"), "silent", was_sent=was_sent)
+    return NotAnswered(
+        HttpRequest("POST", "https://account/docs"), "account-east is silent", was_sent=was_sent
+    )
 
 
 # Status, sub-status, and what a write and a read of it raise.
@@ -184,6 +186,14 @@ def test_when_the_time_of_a_write_is_up_its_tries_say_whether_it_may_have_happen
     responses = [SimpleNamespace(http_response=one) for one in answers]
 
     assert type(weigh(TimeoutError(), Tries([object()] * requests, responses))) is error
+
+
+def test_when_the_time_of_a_write_is_up_its_error_says_what_its_last_try_met() -> None:
+    tries = Tries([object()], [SimpleNamespace(http_response=not_answered(was_sent=True))])
+
+    assert str(tries.explain(TimeoutError())) == "account-east is silent"
+    refused = ServiceRequestError("refused")
+    assert tries.explain(refused) is refused
 
 
 # What the SDK, its transport and its connections can raise, but for what has a status.
