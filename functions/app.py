@@ -55,11 +55,13 @@ def build_app(services: Services) -> func.FunctionApp:
 
     The Azure SDKs log every request with its headers at level information, which is paid for by
     the gigabyte. They are held at warning here, unless debugging is asked for or their level is
-    already set.
+    already set. That of Cosmos DB warns in every call, each second, while a region is lost, which
+    the adapter says once; so it is held at error.
     """
     sdks = logging.getLogger("azure")
     if sdks.level == logging.NOTSET and not sdks.isEnabledFor(logging.DEBUG):
         sdks.setLevel(logging.WARNING)
+        logging.getLogger("azure.cosmos").setLevel(logging.ERROR)
     link_docs(services.docs_url)
     app = func.FunctionApp()
     for build_blueprint in (

@@ -394,14 +394,14 @@ class AccountTransport(AioHttpTransport):  # type: ignore[misc] # its types are 
         # The regions' own addresses, as the account named them last.
         self.regions: tuple[str, ...] = ()
 
-    async def send(self, request: Any, *, is_asked_for: bool = False, **options: Any) -> Any:
+    async def send(self, request: Any, *, is_one_try: bool = False, **options: Any) -> Any:
         """Send a request once, unless its host is silent and was tried a moment ago.
 
         A write without an answer is a NotAnswered. Anything else raises ServiceRequestError, on
         which the SDK reads in another region.
         """
         url = urlsplit(request.url)
-        if url.path in ("", "/") and not is_asked_for:
+        if url.path in ("", "/") and not is_one_try:
             return await self.describe(request, options)
         loop, host = asyncio.get_running_loop(), self.hosts[url.netloc]
         began = loop.time()
@@ -454,7 +454,7 @@ class AccountTransport(AioHttpTransport):  # type: ignore[misc] # its types are 
                 asked = copy.copy(request)
                 asked.url = place
                 try:
-                    response = await self.send(asked, is_asked_for=True, **options)
+                    response = await self.send(asked, is_one_try=True, **options)
                     if response.status_code not in UNAVAILABLE:
                         break
                 except ServiceRequestError:

@@ -95,8 +95,12 @@ def test_a_request_of_an_azure_sdk_is_not_logged_unless_asked_for(
 ) -> None:
     caplog.set_level(root_level)
     caplog.set_level(own_level, "azure")
+    caplog.set_level(logging.NOTSET, "azure.cosmos")
 
     build_app(World(handlers=Handlers()).east)
 
     request_log = logging.getLogger("azure.core.pipeline.policies.http_logging_policy")
     assert request_log.getEffectiveLevel() == expected
+    is_held = expected == logging.WARNING
+    regions_log = logging.getLogger("azure.cosmos.LocationCache")
+    assert regions_log.getEffectiveLevel() == (logging.ERROR if is_held else expected)
