@@ -45,6 +45,13 @@ class Cloud:
             profile.failovers, "write region fails over", "store"
         )
         self.namespaces = {region: self.new_namespace(region) for region in REGIONS}
+        # The write region is silent as often as it refuses, and may take its namespace along.
+        how = rng.stream("how the write region is lost")
+        is_silent, takes_namespace = how.random() < 0.5, how.random() < 0.5
+        self.journal.silent = how if is_silent else None
+        if self.journal.fail_over is not None and takes_namespace:
+            lost = self.namespaces[REGIONS[0]]
+            lost.signal.down, lost.is_silent = self.journal.fail_over, is_silent
         # A key that was turned, or a role that is late: the store refuses everything in a region.
         self.without_rights = {
             region: self.injector.draw_outage(profile.lost_rights, "store forbidden", region)

@@ -33,6 +33,8 @@ LATE_SECONDS_MAX = 25.0
 RETRY_AFTER_SECONDS = 1.0
 # As the adapter of Service Bus does, which is not imported for its SDK.
 SEND_SECONDS_MAX = 10.0
+# As the settings of an app have it, for a call to the journal.
+CALL_SECONDS = 10.0
 # Below this two virtual times are the same.
 INSTANT_SECONDS = 1e-6
 
@@ -207,6 +209,11 @@ class RemoteJournal(InterceptedJournal):
         if is_during(self.forbidden, now()):
             raise Misconfigured(f"{name}: forbidden (403)")
         if writes and is_during(self.recording.fail_over, now()):
+            if self.recording.silent is not None:
+                await self.process.wait(CALL_SECONDS)
+                if self.recording.silent.random() < 0.5:
+                    apply_late(lambda: result_of(call()))
+                raise OutcomeUnknown(f"{name}: the write region is silent")
             await self.process.wait(0.01)
             raise Unavailable(f"{name}: the write region fails over")
         return await self.process.call(name, lambda: result_of(call()), writes=writes)

@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from shared.domain.errors import LockstepError
 from shared.domain.journal import Json
@@ -190,13 +191,18 @@ class RecordingCommands(Commands):
 
 
 class RecordingJournal(MemoryJournal):
-    """The in-memory journal over a recording store. During `fail_over` nothing is written."""
+    """The in-memory journal over a recording store. During `fail_over` nothing is written.
+
+    Where the write region falls `silent`, a write has no answer, and this source says of each
+    whether it was applied all the same.
+    """
 
     store: RecordingStore
 
     def __init__(self) -> None:
         super().__init__(LoopClock(), store=RecordingStore())
         self.fail_over: tuple[float, float] | None = None
+        self.silent: Random | None = None
 
 
 def state_of(journal: MemoryJournal, session: str) -> Json:
