@@ -139,7 +139,11 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         authentication=settings.authentication,
         docs_url=settings.docs_url,
         heartbeats=Heartbeats(
-            CosmosLeases(leases), settings.region, settings.regions, services.in_hand
+            CosmosLeases(leases),
+            settings.region,
+            settings.regions,
+            services.in_hand,
+            outside.telemetry,
         ),
     )
     if not settings.ledgers:

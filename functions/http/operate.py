@@ -25,6 +25,7 @@ from shared.domain.message import require_text
 from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
+from shared.engine.operate.heartbeats import Age
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.operate.standstills import READ_AT_ONCE
 
@@ -32,6 +33,7 @@ from shared.engine.operate.standstills import READ_AT_ONCE
 STANDSTILLS_MAX = 100
 # What stands before the apps asks for their health often and waits no longer.
 HEALTH_SECONDS_MAX = 2.0
+NOT_HEARD: dict[str, Any] = {"heartbeats": None, "regions": None}
 
 
 class ResolutionBody(BaseModel):
@@ -66,7 +68,8 @@ async def report_health(services: Services, _: func.HttpRequest) -> func.HttpRes
     """200 when the journal can be read from this region, 503 when it cannot.
 
     A journal that is silent for two seconds cannot be read. What else the app found missing when it
-    started is named with its reason, and when each feed and timer of the region was last heard.
+    started is named with its reason, and when each feed and timer of the region was last heard, and
+    each other region.
     """
     services.missing_places.begin_looking()
     reading = asyncio.ensure_future(services.journal.head("health"))
@@ -84,19 +87,23 @@ async def report_health(services: Services, _: func.HttpRequest) -> func.HttpRes
             "region": services.region,
             "journal": "readable",
             "missing": missing,
-            "heartbeats": listening.result() if listening.done() else None,
+            **(listening.result() if listening.done() else NOT_HEARD),
         }
     )
 
 
-async def describe_heartbeats(services: Services) -> dict[str, Any] | None:
-    """Return when each feed and timer was heard; None where that is not known."""
+async def describe_heartbeats(services: Services) -> dict[str, Any]:
+    """Return when each feed, timer and other region was heard; None where that is not known."""
     if services.heartbeats is None:
-        return {}
+        return {"heartbeats": {}, "regions": {}}
     try:
-        ages = await services.heartbeats.ages()
+        heard = await services.heartbeats.ages()
     except LockstepError:
-        return None
+        return NOT_HEARD
+    return {"heartbeats": describe_ages(heard.here), "regions": describe_ages(heard.regions)}
+
+
+def describe_ages(ages: Mapping[str, Age]) -> dict[str, Any]:
     return {
         name: {"secondsAgo": age.seconds, "within": age.seconds_max} for name, age in ages.items()
     }

@@ -2,11 +2,11 @@
 
 Whoever processes a message writes an entry, so the newest entries tell which region is at work; a
 region that is lost stops writing, and what waits for it grows older. Both cost the same however
-large the journal is.
+large the journal is. A region that has nothing to do is told from a lost one by its heartbeats.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from functions.http.requests import require_request
 from functions.http.routes import HttpRoutes
 from functions.page.view import render, show_problems
 from shared.domain.access import Right
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.journal import RecentEntry
 from shared.engine.build import Services
+from shared.engine.operate.heartbeats import Age, describe_age
 
 SHOWN_SECONDS = 60
 BUCKET_SECONDS = 5
@@ -69,8 +70,9 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
     services.missing_places.begin_looking()
     regions = services.standstills.regions
     late = services.worker.policy.lag_seconds
-    recent, waiting = await asyncio.gather(
+    recent, ages, waiting = await asyncio.gather(
         services.journal.recent_entries(SHOWN_SECONDS, ENTRIES_MAX),
+        hear_regions(services),
         asyncio.gather(
             *(services.journal.waiting_seconds(one, late, WAITING_MAX) for one in regions)
         ),
@@ -79,6 +81,7 @@ async def show_regions(services: Services, request: func.HttpRequest) -> func.Ht
     most = max(count or 0 for one in activities.values() for count in one.counts)
     shown = [
         describe_tile(services, region, activities[region], waits, most)
+        | (describe_heard(ages[region]) if region in ages else {})
         for region, waits in zip(regions, waiting, strict=True)
     ]
     return render(
@@ -119,6 +122,25 @@ def describe_tile(
         "oldest": round(waits[0]) if waits else None,
         "missing": missing,
     }
+
+
+async def hear_regions(services: Services) -> Mapping[str, Age | None]:
+    """Return when each other region was heard; None where that is not known."""
+    if services.heartbeats is None:
+        return {}
+    try:
+        return (await services.heartbeats.ages()).regions
+    except LockstepError:
+        return dict.fromkeys(services.heartbeats.others)
+
+
+def describe_heard(age: Age | None) -> dict[str, Any]:
+    """Return what the tile of another region says of its heartbeats."""
+    if age is None:
+        return {"heard": "not known", "silent": True}
+    if age.is_silent:
+        return {"heard": f"nothing {describe_age(age)}", "silent": True}
+    return {"heard": f"{age.seconds:.0f} s ago", "silent": False}
 
 
 def read_refresh(every: str | None) -> int:

@@ -32,8 +32,8 @@ def histogram(name: str, meaning: str, *attributes: str) -> Measure:
     return Measure(f"lockstep.{name}", MeasureKind.HISTOGRAM, "s", meaning, attributes)
 
 
-def gauge(name: str, unit: str, meaning: str) -> Measure:
-    return Measure(f"lockstep.{name}", MeasureKind.GAUGE, unit, meaning)
+def gauge(name: str, unit: str, meaning: str, *attributes: str) -> Measure:
+    return Measure(f"lockstep.{name}", MeasureKind.GAUGE, unit, meaning, attributes)
 
 
 EFFECTS = counter("effects", "{message}", "messages that were processed, each once")
@@ -63,6 +63,7 @@ PENDING_SESSIONS = gauge(
 PENDING_SECONDS = gauge("pending.age", "s", "how long the oldest of these outputs waits")
 GAP_SESSIONS = gauge("gap.sessions", "{session}", "sessions with parked messages, at a sweep")
 GAP_SECONDS = gauge("gap.age", "s", "how long the oldest of these sessions waits")
+SILENCE_SECONDS = gauge("region.silence", "s", "how long ago another region was heard", "of")
 
 MEASURES = (
     EFFECTS,
@@ -84,6 +85,7 @@ MEASURES = (
     PENDING_SECONDS,
     GAP_SESSIONS,
     GAP_SECONDS,
+    SILENCE_SECONDS,
 )
 
 

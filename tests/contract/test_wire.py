@@ -161,9 +161,9 @@ class TestServiceBus(BusContract[ServiceBus]):
             pytest.fail("the region never came back")
 
 
-def heartbeats_over(adapters: Adapters, settings: Settings) -> Heartbeats:
+def heartbeats_over(adapters: Adapters, settings: Settings, region: str = "east") -> Heartbeats:
     container = CosmosContainer(adapters.account, settings.database, settings.leases)
-    return Heartbeats(CosmosLeases(container), "east", ["east", "west"])
+    return Heartbeats(CosmosLeases(container), region, ["east", "west"])
 
 
 async def test_a_timer_that_ran_is_heard_by_every_instance(
@@ -171,7 +171,7 @@ async def test_a_timer_that_ran_is_heard_by_every_instance(
 ) -> None:
     settings = settings_of(cloud)
     heartbeats = heartbeats_over(adapters, settings)
-    never = {name: age.seconds for name, age in (await heartbeats.ages()).items()}
+    never = {name: age.seconds for name, age in (await heartbeats.ages()).here.items()}
     # Nothing is in hand, so nothing is overdue.
     assert never.pop("receive") == 0.0
     assert set(never.values()) == {None}
@@ -180,11 +180,13 @@ async def test_a_timer_that_ran_is_heard_by_every_instance(
     await heartbeats.note(SWEEP)
 
     async with opened_adapters(cloud) as other:
-        ages = await heartbeats_over(other, settings).ages()
+        ages = (await heartbeats_over(other, settings).ages()).here
+        peer = (await heartbeats_over(other, settings, "west").ages()).regions["east"]
     seconds = ages[SWEEP].seconds
     assert seconds is not None
     assert 0 <= seconds < 60
     assert ages[COMPACT].is_silent
+    assert not peer.is_silent
 
 
 async def receive_all(client: ServiceBusClient, queue: str, session: str) -> list[Message]:

@@ -1,7 +1,8 @@
-"""The heartbeats of a region: when each feed and timer was last heard, on any instance.
+"""The heartbeats: when each feed and timer of a region was last heard, and each other region.
 
 An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
 change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
+A region that is lost can tell nobody, so its peers tell by the same documents.
 Only the trigger of the queue is told about by its own worker: it has no reason to run while
 nobody sends, so what counts is whether the deliveries that it has in hand come to an end.
 """
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from shared.domain.errors import LockstepError
+from shared.domain.measures import SILENCE_SECONDS
+from shared.ports import Telemetry
 
 log = logging.getLogger("lockstep.heartbeats")
 
@@ -22,6 +25,8 @@ NOTED_SECONDS_MIN = 50.0
 # A lease is renewed every 5 s; the sweep runs every 15 s and compaction every 10 min by default.
 # Longer silence than this is worth a look, a restart of the app among its reasons.
 FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
+# Of a region at work its leases are heard every 5 s, and its sweep once a minute.
+REGION_SECONDS_MAX = 120.0
 # A failing delivery is paused for two minutes, and after five the host ends the worker.
 RECEIVE_SECONDS_MAX = 240.0
 # Of so many messages it is known that they come again because of an exception.
@@ -75,25 +80,51 @@ class InHand:
         return Age(now - since if self.began else 0.0, RECEIVE_SECONDS_MAX)
 
 
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The ages of each feed and timer of this region, and of each other region as a whole."""
+
+    here: Mapping[str, Age]
+    regions: Mapping[str, Age]
+
+
 class Heartbeats:
-    """The heartbeats of the feeds and timers of one region, and of its own worker's deliveries."""
+    """The heartbeats of one region's feeds, timers and worker, and those of the other regions."""
 
     def __init__(
-        self, leases: Leases, region: str, regions: Iterable[str], in_hand: InHand | None = None
+        self,
+        leases: Leases,
+        region: str,
+        regions: Iterable[str],
+        in_hand: InHand | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.leases = leases
         self.region = region
+        self.others = [name for name in regions if name != region]
         self.in_hand = in_hand or InHand()
+        self.telemetry = telemetry
         self.noted_at: float | None = None
-        # The lease prefixes of every region (recover.py and sagas.py in functions/triggers): the
-        # name of one may begin with the name of another.
-        self.prefixes = [prefix for name in regions for prefix in (name, f"sagas-{name}")]
+        # Since when each record of this process was taken; None while none is.
+        self.writes_since: float | None = None
+        # The regions that the log calls silent.
+        self.silent: set[str] = set()
+        # The lease prefixes of every region (recover.py and sagas.py in functions/triggers) and the
+        # beginnings of its records: the name of one region may begin with the name of another.
+        self.prefixes = {
+            prefix: name
+            for name in (region, *self.others)
+            for prefix in (name, f"sagas-{name}", f"$timer-{name}-")
+        }
 
     def is_due(self) -> bool:
         """Return whether this instance's sweep has to be heard again; the first has, at once."""
         now = time.monotonic()
         if self.noted_at is not None and now < self.noted_at + NOTED_SECONDS_MIN:
             return False
+        if self.noted_at is not None and now > self.noted_at + REGION_SECONDS_MAX:
+            # Whether the account took writes meanwhile was not seen here.
+            self.writes_since = None
         self.noted_at = now
         return True
 
@@ -102,35 +133,70 @@ class Heartbeats:
         try:
             await self.leases.record(self.record_id(timer))
         except LockstepError as error:
+            # An alert waits for these words: it is the write that an idle region makes.
             log.warning("the run of %s could not be recorded: %s", timer, error)
+            self.writes_since = None
+        else:
+            if self.writes_since is None:
+                self.writes_since = time.monotonic()
 
-    async def ages(self) -> dict[str, Age]:
-        """Return how long ago each feed and timer was heard. Raises as the store does."""
+    async def ages(self) -> Heard:
+        """Return how long ago everything was heard. Raises as the store does."""
         found = await self.leases.ages()
         newest: dict[str, float] = {}
         for document, seconds in found.items():
             fitting = [prefix for prefix in self.prefixes if document.startswith(prefix)]
-            name = max(fitting, key=len) if fitting else document
-            newest[name] = min(seconds, newest.get(name, seconds))
-        return {
+            if fitting:
+                prefix = max(fitting, key=len)
+                # A timer is its document, a feed its prefix, and both speak for their region.
+                for name in (document, prefix, f"of {self.prefixes[prefix]}"):
+                    newest[name] = min(seconds, newest.get(name, seconds))
+        here = {
             "recover": Age(newest.get(self.region), FEED_SECONDS_MAX),
             "begin_sagas": Age(newest.get(f"sagas-{self.region}"), FEED_SECONDS_MAX),
             SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
             COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
             "receive": self.in_hand.age(),
         }
+        regions = {name: Age(newest.get(f"of {name}"), REGION_SECONDS_MAX) for name in self.others}
+        return Heard(here, regions)
 
     async def report(self) -> None:
-        """Log what is silent; an alert waits for these words."""
+        """Log what is silent; an alert waits for these words, and for the measure of a region."""
         try:
-            ages = await self.ages()
+            heard = await self.ages()
         except LockstepError as error:
             log.warning("when feeds and timers were heard is not known: %s", error)
             return
-        for name, age in ages.items():
+        for name, age in heard.here.items():
             if age.is_silent and name != COMPACT:
                 log.error("nothing was heard of %s for %g s or more", name, age.seconds_max)
+        for name, age in heard.regions.items():
+            self.report_region(name, age)
+
+    def report_region(self, name: str, age: Age) -> None:
+        """Log once that nothing is heard of another region, and once that it is heard again.
+
+        While the journal's account takes no writes every region is silent, so nothing is said
+        before each had the time to be heard after this one was.
+        """
+        since = self.writes_since
+        if since is None or time.monotonic() - since <= age.seconds_max:
+            return
+        if self.telemetry is not None and age.seconds is not None:
+            self.telemetry.add(SILENCE_SECONDS, age.seconds, of=name)
+        if age.is_silent and name not in self.silent:
+            self.silent.add(name)
+            log.error("nothing was heard of region %s %s", name, describe_age(age))
+        elif not age.is_silent and name in self.silent:
+            self.silent.remove(name)
+            log.warning("region %s is heard again", name)
 
     def record_id(self, timer: str) -> str:
         # No lease has this beginning: a region is named by letters and digits.
         return f"$timer-{self.region}-{timer}"
+
+
+def describe_age(age: Age) -> str:
+    """Return in words for how long nothing was heard."""
+    return "ever" if age.seconds is None else f"for {age.seconds:.0f} s"

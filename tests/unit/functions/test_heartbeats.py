@@ -1,13 +1,16 @@
-"""Health shows when feeds and timers were heard, whichever instance they ran on."""
+"""When feeds, timers and other regions were heard is shown, whichever instance they ran on."""
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from functions.http.operate import report_health
+from functions.page.regions import show_regions
 from shared.domain.errors import Unavailable
+from shared.domain.measures import SILENCE_SECONDS, Measure
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats, InHand
 from tests.asking import ask, document
 from tests.world import World
@@ -19,6 +22,7 @@ class Kept:
 
     seconds: dict[str, float] = field(default_factory=dict)
     is_down: bool = False
+    takes_writes: bool = True
 
     async def ages(self) -> Mapping[str, float]:
         if self.is_down:
@@ -26,11 +30,13 @@ class Kept:
         return self.seconds
 
     async def record(self, document_id: str) -> None:
+        if not self.takes_writes:
+            raise Unavailable("the write region is lost")
         self.seconds = {**await self.ages(), document_id: 0.0}
 
 
 async def ages(heartbeats: Heartbeats) -> dict[str, float | None]:
-    return {name: age.seconds for name, age in (await heartbeats.ages()).items()}
+    return {name: age.seconds for name, age in (await heartbeats.ages()).here.items()}
 
 
 async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
@@ -80,7 +86,7 @@ async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
 
 
 async def test_health_shows_what_was_heard_and_null_where_that_is_not_known(world: World) -> None:
-    kept = Kept({"east..0": 3.0})
+    kept = Kept({"east..0": 3.0, "west..0": 131.0})
     services = replace(world.east, heartbeats=Heartbeats(kept, "east", ["east", "west"]))
 
     known = await report_health(services, ask(method="GET"))
@@ -88,10 +94,11 @@ async def test_health_shows_what_was_heard_and_null_where_that_is_not_known(worl
     unknown = await report_health(services, ask(method="GET"))
 
     assert (known.status_code, unknown.status_code) == (200, 200)
-    shown = document(known)["heartbeats"]
+    shown, known_regions = document(known)["heartbeats"], document(known)["regions"]
     assert shown["recover"] == {"secondsAgo": 3.0, "within": 60.0}
     assert shown["sweep"] == {"secondsAgo": None, "within": 120.0}
-    assert document(unknown)["heartbeats"] is None
+    assert known_regions == {"west": {"secondsAgo": 131.0, "within": 120.0}}
+    assert document(unknown)["heartbeats"] is document(unknown)["regions"] is None
 
 
 async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
@@ -133,3 +140,152 @@ async def test_deliveries_that_do_not_end_show_and_an_idle_worker_never_does(
     assert (await ages(heartbeats))["receive"] == 0.0
     now += 7.0
     assert (await ages(heartbeats))["receive"] == 7.0
+
+
+@dataclass
+class Clock:
+    """The time of this process."""
+
+    now: float = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class Told:
+    """A listener to measures alone."""
+
+    values: list[tuple[str, float, dict[str, str]]] = field(default_factory=list)
+
+    def add(self, measure: Measure, amount: float = 1, **attributes: str) -> None:
+        self.values.append((measure.name, amount, attributes))
+
+
+@dataclass
+class Peer:
+    """West, whose app sweeps four times a minute and looks whether east is heard."""
+
+    kept: Kept
+    clock: Clock
+    told: Told = field(default_factory=Told)
+
+    def __post_init__(self) -> None:
+        regions = ["east", "west", "north"]
+        telemetry: Any = self.told
+        self.heartbeats = Heartbeats(self.kept, "west", regions, telemetry=telemetry)
+
+    async def work(self, seconds: float, *, heard: tuple[str, ...]) -> None:
+        """Sweep for so long, while documents of these names are written all the time."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now += 15.0
+            older = {name: age + 15.0 for name, age in self.kept.seconds.items()}
+            self.kept.seconds = older | dict.fromkeys(heard, 1.0)
+            if self.heartbeats.is_due():
+                await self.heartbeats.note(SWEEP)
+                await self.heartbeats.report()
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch) -> Peer:
+    clock = Clock()
+    monkeypatch.setattr("shared.engine.operate.heartbeats.time", clock)
+    return Peer(Kept({}), clock)
+
+
+def said_of_regions(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if "of region" in line or "heard again" in line]
+
+
+ALIVE = ("east..0", "north..0", "west..0", "sagas-west..0")
+
+
+async def test_when_a_region_is_lost_its_peer_says_so_once_and_once_when_it_is_heard_again(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.work(600, heard=ALIVE)
+    assert said_of_regions(caplog) == []
+
+    await peer.work(600, heard=ALIVE[1:])
+    assert said_of_regions(caplog) == ["nothing was heard of region east for 136 s"]
+
+    # A timer that runs speaks for its region as a feed does.
+    await peer.work(600, heard=("$timer-east-sweep", *ALIVE[1:]))
+    assert said_of_regions(caplog)[1:] == ["region east is heard again"]
+
+
+async def test_when_a_region_is_lost_the_alert_has_a_value_for_as_long_as_that(peer: Peer) -> None:
+    await peer.work(300, heard=ALIVE)
+    await peer.work(600, heard=ALIVE[1:])
+
+    of_east = [value for name, value, said in peer.told.values if said == {"of": "east"}]
+    of_north = [value for name, value, said in peer.told.values if said == {"of": "north"}]
+    assert {name for name, *_ in peer.told.values} == {SILENCE_SECONDS.name}
+    assert max(of_north) <= 1.0
+    assert of_east == sorted(of_east)
+    assert of_east[-1] > 500.0
+
+
+async def test_when_the_journal_takes_no_writes_no_region_is_called_lost(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.work(600, heard=ALIVE)
+    peer.kept.takes_writes = False
+    await peer.work(1_200, heard=())
+    assert "the run of sweep could not be recorded: the write region is lost" in caplog.text
+
+    # The peer's own record comes first, and every other region gets its time.
+    peer.kept.takes_writes = True
+    peer.told.values.clear()
+    await peer.work(60, heard=())
+    await peer.work(600, heard=ALIVE)
+
+    assert said_of_regions(caplog) == []
+    assert max(value for _, value, _ in peer.told.values) <= 1.0
+
+
+async def test_when_a_process_did_not_sweep_for_long_it_does_not_call_a_region_lost_at_once(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.work(600, heard=ALIVE)
+    peer.clock.now += 1_200.0
+    peer.kept.seconds = dict.fromkeys(peer.kept.seconds, 1_200.0)
+    await peer.work(60, heard=())
+    await peer.work(600, heard=ALIVE)
+
+    assert said_of_regions(caplog) == []
+
+
+async def test_a_region_that_never_came_is_named_and_has_no_age(
+    peer: Peer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await peer.work(600, heard=("north..0", "west..0", "sagas-west..0"))
+
+    assert said_of_regions(caplog) == ["nothing was heard of region east ever"]
+    assert all(said == {"of": "north"} for _, _, said in peer.told.values)
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        (Kept({"west..0": 7.4}), '<dd class="good">7 s ago</dd>'),
+        (Kept({"west..0": 131.0}), '<dd class="bad">nothing for 131 s</dd>'),
+        (Kept({"west2..0": 7.4}), '<dd class="bad">nothing ever</dd>'),
+        (Kept(is_down=True), '<dd class="bad">not known</dd>'),
+    ],
+)
+async def test_the_page_shows_when_the_other_region_was_heard(
+    world: World, kept: Kept, shown: str
+) -> None:
+    heartbeats = Heartbeats(kept, "east", ["east", "west", "west2"])
+    services = replace(world.east, heartbeats=heartbeats)
+
+    answer = await show_regions(services, ask(method="GET", path="/operate/regions"))
+
+    text = answer.get_body().decode()
+    assert answer.status_code == 200
+    west = text.partition('id="region-west"')[2].partition("</section>")[0]
+    assert f"<dt>Heard</dt>{shown}" in west
+    assert "<dt>Heard</dt>" not in text.partition('id="region-west"')[0]
