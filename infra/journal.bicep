@@ -25,6 +25,9 @@ param isLocked bool = true
 @description('Optional. Whether the account is reached through private endpoints alone.')
 param isPrivate bool = false
 
+@description('Optional. Whether each partition whose write region fails moves its writes by itself (per-partition automatic failover), which belongs to a tier with a price; without it the whole account fails over, when Microsoft decides so.')
+param partitionFailover bool = true
+
 @description('Optional. Container for the ledgers of producers outside the apps; empty: there is none.')
 param ledgersName string = ''
 
@@ -45,7 +48,10 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
     // Strong: a fail-over forgets no entry. It excludes several write regions.
     consistencyPolicy: { defaultConsistencyLevel: 'Strong' }
     enableMultipleWriteLocations: false
+    // What is left to the service where partitions do not move by themselves, and for the account as a whole.
     enableAutomaticFailover: true
+    // The list is the account's whole list.
+    capabilities: partitionFailover ? [{ name: 'EnablePerPartitionAutomaticFailover' }] : []
     locations: [
       for (place, priority) in locations: {
         locationName: place
@@ -145,6 +151,9 @@ output lockId string = isLocked ? '${account.id}/providers/Microsoft.Authorizati
 
 @description('Resource id of the Cosmos account.')
 output accountId string = account.id
+
+@description('Region that takes the writes now, by the name that Cosmos DB and its metrics call it.')
+output writeRegion string = account.properties.writeLocations[0].locationName
 
 @description('Name of the Cosmos account.')
 output accountName string = account.name

@@ -84,6 +84,11 @@ param zoneRedundant bool = false
 @allowed(['Continuous7Days', 'Continuous30Days'])
 param backupTier string = 'Continuous7Days'
 
+// On by default: the primary usually lies where the journal is written, so without it the loss of that one region stops
+// all of them, for as long as Microsoft takes to decide.
+@description('Optional. Whether the writes of each partition of the journal move by themselves when their region fails, within minutes. It belongs to the Business Critical tier of Cosmos DB, which has a price; without it the whole account fails over, which may take an hour or more.')
+param partitionFailover bool = true
+
 @description('Optional. Whether deleting the journal is refused until its lock is removed. Only a trial has no need of it.')
 param lockJournal bool = true
 
@@ -163,6 +168,7 @@ module journal 'journal.bicep' = {
     throughputMax: journalThroughputMax
     zoneRedundant: zoneRedundant
     backupTier: backupTier
+    partitionFailover: partitionFailover
     isLocked: lockJournal
     isPrivate: privateNetwork
     ledgersName: ledgers
@@ -301,6 +307,8 @@ module watch 'watch.bicep' = [
       emails: emails
       // The record goes to the workspace of the first region (journalAccess).
       hasJournalRecord: keepRecord && index == 0
+      journalId: partitionFailover && index == 0 ? journal.outputs.accountId : ''
+      writeRegion: journal.outputs.writeRegion
       tags: tags
     }
   }

@@ -23,6 +23,12 @@ param backlogMax int = 10000
 @description('Optional. Whether the record of the journal goes to this workspace, which then tells of sessions near their 20 GB.')
 param hasJournalRecord bool = false
 
+@description('Optional. The journal\'s account, if its partitions move their writes by themselves; empty: they do not.')
+param journalId string = ''
+
+@description('Optional. The region in which the journal is usually written, by the name that its metrics call it.')
+param writeRegion string = ''
+
 @description('Optional. Tags put on every resource.')
 param tags object = {}
 
@@ -40,6 +46,14 @@ var regionSymptoms = [
     threshold: 1
   }
   {
+    symptom: 'Nothing is heard of another region'
+    severity: 1
+    query: 'AppMetrics | where Name == "lockstep.region.silence" | project TimeGenerated, Value = Max'
+    aggregation: 'Maximum'
+    operator: 'GreaterThan'
+    threshold: 120
+  }
+  {
     symptom: 'A region has no worker'
     severity: 1
     query: 'AppExceptions | where InnermostMessage has "initialized language workers" | project TimeGenerated, Value = 1'
@@ -50,7 +64,7 @@ var regionSymptoms = [
   {
     symptom: 'A feed or a timer is silent'
     severity: 1
-    query: 'AppTraces | where Message has "nothing was heard of" | project TimeGenerated, Value = 1'
+    query: 'AppTraces | where Message has "nothing was heard of" and Message !has "heard of region" | project TimeGenerated, Value = 1'
     aggregation: 'Total'
     operator: 'GreaterThan'
     threshold: 3
@@ -58,7 +72,7 @@ var regionSymptoms = [
   {
     symptom: 'The journal\'s write region is lost'
     severity: 1
-    query: 'AppTraces | where Message has "sweep postponed" | project TimeGenerated, Value = 1'
+    query: 'AppTraces | where Message has "sweep postponed" or Message has "could not be recorded" | project TimeGenerated, Value = 1'
     aggregation: 'Total'
     operator: 'GreaterThan'
     threshold: 3
@@ -94,6 +108,14 @@ var regionSymptoms = [
     aggregation: 'Maximum'
     operator: 'GreaterThan'
     threshold: 300
+  }
+  {
+    symptom: 'Two applications share a task hub'
+    severity: 2
+    query: 'AppTraces | where Message has "the saga\'s app reads queue" | project TimeGenerated, Value = 1'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
   }
   {
     symptom: 'A session does not move and is not halted'
@@ -238,6 +260,48 @@ resource counted 'Microsoft.Insights/metricAlerts@2018-03-01' = [
     }
   }
 ]
+
+// The metric counts for each region the partitions that are written there. An account that has not told it yet has no
+// such metric, so that there is one is not asked when the alert is made.
+resource moved 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(journalId)) {
+  name: 'alert-lockstep-${region}-journal'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'See "The journal\'s write region is lost" in ${page}: partitions of the journal are written outside ${writeRegion}.'
+    severity: 2
+    enabled: true
+    scopes: [journalId]
+    evaluationFrequency: 'PT5M'
+    windowSize: 'PT15M'
+    autoMitigate: true
+    criteria: {
+      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+      allOf: [
+        {
+          name: 'moved'
+          criterionType: 'StaticThresholdCriterion'
+          metricNamespace: 'Microsoft.DocumentDB/databaseAccounts'
+          metricName: 'PartitionWriteGlobalStatus'
+          skipMetricValidation: true
+          timeAggregation: 'Maximum'
+          operator: 'GreaterThan'
+          threshold: 0
+          dimensions: [
+            {
+              name: 'Region'
+              operator: 'Exclude'
+              values: [writeRegion]
+            }
+          ]
+        }
+      ]
+    }
+    actions: [
+      { actionGroupId: mail.id }
+    ]
+  }
+}
 
 var charts = [
   for one in symptoms: {

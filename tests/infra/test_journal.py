@@ -40,6 +40,26 @@ def test_the_account_is_strong_with_a_single_write_region_that_fails_over() -> N
     assert found["enableAutomaticFailover"] is True
 
 
+@pytest.mark.parametrize(
+    ("switch", "capabilities"),
+    [
+        ({}, [{"name": "EnablePerPartitionAutomaticFailover"}]),
+        ({"partitionFailover": False}, []),
+    ],
+)
+def test_partitions_of_the_journal_move_their_writes_by_themselves_unless_switched_off(
+    switch: dict[str, Any], capabilities: list[Any]
+) -> None:
+    found = deployment(**switch).module("journal").resource("account")["properties"]
+
+    assert found["capabilities"] == capabilities
+    # What it needs of an account.
+    assert found["consistencyPolicy"] == {"defaultConsistencyLevel": "Strong"}
+    assert found["enableMultipleWriteLocations"] is False
+    assert found["backupPolicy"]["type"] == "Continuous"
+    assert len(found["locations"]) > 1
+
+
 def test_the_account_takes_no_key_and_nothing_below_tls_1_2() -> None:
     found = account()
 

@@ -227,6 +227,45 @@ def test_the_alert_near_20_gb_finds_the_record_that_it_asks_for() -> None:
     assert [untold_symptoms(watch) for watch in without] == [{OF_THE_JOURNAL}] * len(REGIONS)
 
 
+def test_partitions_that_are_written_elsewhere_are_told_of_once() -> None:
+    main = deployment(**EVERYTHING)
+    moved = [watch.resources("moved") for watch in main.modules("watch")]
+    without = deployment(**EVERYTHING, partitionFailover=False).modules("watch")
+
+    assert [len(alerts) for alerts in moved] == [1, 0]
+    alert = moved[0][0].body["properties"]
+    (condition,) = alert["criteria"]["allOf"]
+    (dimension,) = condition["dimensions"]
+    assert alert["scopes"] == [main.module("journal").output("accountId")]
+    assert condition["metricName"] == "PartitionWriteGlobalStatus"
+    # The metric counts partitions, by region: one that is written elsewhere is one too many.
+    assert (condition["operator"], condition["threshold"]) == ("GreaterThan", 0)
+    assert (dimension["name"], dimension["operator"]) == ("Region", "Exclude")
+    assert dimension["values"] == [main.module("journal").output("writeRegion")]
+    (heading,) = {*re.findall(r'See "(.+?)"', alert["description"])} & runbook_symptoms()
+    assert heading in symptoms_in(main.modules("watch")[0], "symptoms")
+    assert [watch.resources("moved") for watch in without] == [[], []]
+
+
+def test_alerts_wait_for_words_that_the_app_logs() -> None:
+    places = (
+        "functions/triggers/recover.py",
+        "functions/triggers/sagas.py",
+        "shared/engine/operate/heartbeats.py",
+    )
+    source = "".join((ROOT / place).read_text(encoding="utf-8") for place in places)
+    # The one line that is put together.
+    logged = source.replace('postponing("sweep")', '"sweep postponed')
+    (first, *_) = deployment(**EVERYTHING).modules("watch")
+    queries = [str(one["query"]) for one in first.value("symptoms")]
+    traces = " ".join(query for query in queries if query.startswith("AppTraces"))
+
+    words = re.findall(r'Message !?has "(.+?)"', traces)
+
+    assert len(words) == 5
+    assert [one for one in words if one not in logged] == []
+
+
 def test_alerts_ask_for_metrics_that_exist_in_the_apps_tables() -> None:
     named = {*re.findall(r"`([\w.]+)`", (ROOT / "docs/telemetry.md").read_text(encoding="utf-8"))}
     for watch in deployment(**EVERYTHING).modules("watch"):
