@@ -238,6 +238,8 @@ class SagaJournals:
             (session, message["id"])
             for session, entries in self.entries.items()
             for entry in entries
+            # What waits for its turn has an entry that says so, and another one once it is done.
+            if entry["status"] != "parked"
             for message in entry["identities"]
         )
         twice = sum(times > 1 for times in processed.values())
