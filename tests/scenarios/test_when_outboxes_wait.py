@@ -1,6 +1,7 @@
 """Outboxes are stuck, or delivered and not acknowledged yet: what comes after them goes on."""
 
 import asyncio
+import json
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -16,7 +17,7 @@ from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.business import healthy
 from tests.crashes import sent
 from tests.loop_clock import LoopClock, in_world
-from tests.world import LAG_SECONDS, POLICY, World, in_place_of, message, require, take
+from tests.world import LAG_SECONDS, POLICY, REGIONS, World, in_place_of, message, require, take
 
 # When many outboxes are stuck, what comes after them is delivered all the same.
 
@@ -274,3 +275,33 @@ async def test_a_worker_that_closes_says_what_is_unsaid(world: World) -> None:
 
     assert await world.pending() == []
     assert world.journal.fault_plan.calls["leave_pending"] == 1
+
+
+@in_world(lambda: World(LoopClock()))
+async def test_when_it_is_sent_and_that_is_not_recorded_yet_what_follows_waits(
+    world: World,
+) -> None:
+    with world.without(*REGIONS):
+        await take(world.east, message(0, kind="account.bill"))
+    await world.clock.sleep(60)
+
+    @in_place_of(world.journal, "acknowledge")
+    async def acknowledge_late(method: Any, *arguments: Any) -> object:
+        await asyncio.sleep(1)
+        return await method(*arguments)
+
+    found = await world.journal.pending("acc-7", REGIONS)
+    dispatcher = world.east.recovery.dispatcher
+    delivering = asyncio.create_task(dispatcher.deliver_in_order(found, REGIONS))
+    # It is sent after moments, and recorded after a second of virtual time.
+    await asyncio.sleep(0.5)
+    assert all(world.outputs(region) for region in REGIONS)
+    found = await world.journal.pending("acc-7", REGIONS)
+    outcome = await world.east.consumer.consume(message(1, kind="account.bill"))
+    await delivering
+
+    assert [one.position for one in found] == [0]
+    assert isinstance(outcome, Processed)
+    east, west = (world.outputs(region) for region in REGIONS)
+    assert [json.loads(body)["total"] for _, body in east] == [1, 3]
+    assert east == west

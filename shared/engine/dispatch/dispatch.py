@@ -66,6 +66,7 @@ class Dispatcher:
         self.delivery = delivery
         self.acknowledgements = acknowledgements
         # The outboxes that this worker is sending: the session, and the position or key of each.
+        # They stay here until it is recorded who took them, as they are found pending until then.
         self.under_way: set[tuple[str, int | None, str]] = set()
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
@@ -103,8 +104,10 @@ class Dispatcher:
         due = entry.outbox.only(r for r in entry.outbox.regions if r not in entry.lagging)
         if not due.regions:
             return entry
+        pending = PendingOutbox(entry.session, entry.outbox, entry.position)
+        key = (pending.session, pending.position, pending.key)
+        self.under_way.add(key)
         try:
-            pending = PendingOutbox(entry.session, entry.outbox, entry.position)
             done = await self.deliver_in_time(pending, Outbox(batches, due.regions))
             left = entry.outbox.after(done)
             if left != entry.outbox:
@@ -114,6 +117,8 @@ class Dispatcher:
             # The entry is committed, so its message is processed whatever happened here. To raise
             # would abandon the delivery, whose copy would only find the entry.
             return entry
+        finally:
+            self.under_way.discard(key)
         after = replace(entry, outbox=left)
         self.worker.remember_head(entry.session, after, is_ours=True)
         return after
@@ -229,6 +234,19 @@ class Dispatcher:
         acknowledging means that the same bytes are sent again. Nothing is begun after `until`.
         With `retried`, a region and a blocked queue of it, only these outputs are sent.
         """
+        key = (pending.session, pending.position, pending.key)
+        self.under_way.add(key)
+        try:
+            return await self.send_and_record(pending, until, retried)
+        finally:
+            self.under_way.discard(key)
+
+    async def send_and_record(
+        self,
+        pending: PendingOutbox,
+        until: float | None,
+        retried: tuple[str, str] | None,
+    ) -> Outbox:
         stored = pending.outbox
         outbox = stored.retrying(*retried) if retried else stored
         # What is staged is read first, which takes its own time.
@@ -284,12 +302,7 @@ class Dispatcher:
         # Where the entry holds the outputs itself, they are few batches, and each write is large.
         by_batch = pending.outbox.location is not None
         record = Recording(max(policy.lag_seconds / 2, RECORD_SECONDS_MIN), write, by_batch)
-        key = (pending.session, pending.position, pending.key)
-        self.under_way.add(key)
-        try:
-            return await self.delivery.deliver_possible(loaded, within, record)
-        finally:
-            self.under_way.discard(key)
+        return await self.delivery.deliver_possible(loaded, within, record)
 
     def is_being_sent(self, pending: PendingOutbox, region: str) -> bool:
         """Say whether somebody sends an outbox to a region: this worker, or one that wrote so."""
