@@ -31,8 +31,8 @@ class Action(StrEnum):
     SLOW_LINK = "slow-link"  # every byte takes `seconds` longer, to the component and from it
 
 
-# Only queues can carry out the first two, only the store the next, only connections that stay the
-# last: a component that does not name them never gets them.
+# Only queues can carry out the first two, only the store the next, only some the last: a component
+# that does not name them never gets them.
 DELIVERY_ACTIONS = frozenset({Action.DUPLICATE, Action.LOSE_LOCK})
 STORE_ACTIONS = frozenset({Action.STALE_READ, Action.CLOCK_OFFSET, Action.MOVE_WRITES})
 LINK_ACTIONS = frozenset({Action.SILENT, Action.SLOW_LINK})
@@ -251,6 +251,10 @@ class Faults:
             fault.is_state and fault.covers(component, region) and fault.covers_entity(entity)
             for fault in down
         )
+
+    def is_silent(self, component: str, region: str | None = None) -> bool:
+        """Return whether nothing passes the connections of a component; asking spends nothing."""
+        return any(one.covers(component, region) for one in self.in_force(Action.SILENT))
 
     @property
     def are_armed(self) -> bool:

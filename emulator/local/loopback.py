@@ -126,6 +126,14 @@ async def run_pending() -> None:
         await asyncio.sleep(0)
 
 
+async def cancel_others() -> None:
+    """Cancel all other tasks of this loop, such as answers whose client is gone."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 class LoopThread:
     """An event loop that runs in a thread until `end`."""
 
@@ -139,6 +147,8 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def end(self) -> None:
+        """End the thread, and cancel what still waits on its loop."""
+        self.run(cancel_others())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

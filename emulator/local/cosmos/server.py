@@ -35,6 +35,7 @@ from local.loopback import HOST, LoopbackService
 BODY_BYTES_MAX = 4 * 1024 * 1024
 THROTTLED = 429
 RETRY_AFTER_SECONDS = 0.01
+SILENCE_POLL_SECONDS = 0.1
 
 # The key every Cosmos DB emulator shares; it is published and protects nothing.
 EMULATOR_KEY = (
@@ -114,7 +115,11 @@ class Gateway:
         operation = request.operation
         component = f"{COMPONENT}.{address.container}" if address.kind == "docs" else COMPONENT
         partition = self.account.find_partition(request)
-        if self.faults.is_down(component, region, partition):
+        was_silent = False
+        while http.transport is not None and self.faults.is_silent(component, region):
+            was_silent = True
+            await asyncio.sleep(SILENCE_POLL_SECONDS)
+        if was_silent or self.faults.is_down(component, region, partition):
             fault: Fault | None = Fault(component, Action.DOWN)
         else:
             fault = self.faults.inject(

@@ -95,7 +95,7 @@ class Interceptor:
         """The time that bytes take to a client and from it; infinite while the way is silent."""
         if not self._faults.are_armed:
             return 0
-        if any(one.covers(self._component) for one in self._faults.in_force(Action.SILENT)):
+        if self._faults.is_silent(self._component):
             return inf
         slow = self._faults.in_force(Action.SLOW_LINK)
         return sum(one.seconds for one in slow if one.covers(self._component))

@@ -1,6 +1,7 @@
 """An account of three regions through the unchanged azure-cosmos clients, and losing one."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from socket import create_connection, create_server
 from typing import Any
 
@@ -257,19 +258,29 @@ def test_when_the_write_region_is_gone_so_is_the_accounts_own_endpoint_until_wri
 def test_when_the_write_region_is_silent_so_is_the_accounts_own_endpoint_until_writes_move(
     account: RunningAccount,
 ) -> None:
-    account.faults.arm(Fault("cosmos", Action.DELAY, seconds=3600, region="east"))
+    silence = account.faults.arm(Fault("cosmos", Action.SILENT, region="east"))
     port = account.cosmos.port
 
-    with create_connection(("127.0.0.1", port)) as silent:
+    with create_connection(("127.0.0.1", port)) as silent, ThreadPoolExecutor() as threads:
         silent.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        written = threads.submit(ask, account, "east", "POST", ITEMS, ENTRY, KEY)
         for region in ("west", "north"):
             assert ask(account, region, "GET", "/")[2]["writableLocations"][0]["name"] == "east"
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):
             silent.recv(1)
+        assert not written.done()
 
-    account.cosmos.move_write_region("west")
-    assert account.send("GET", "/")[1]["writableLocations"][0]["name"] == "west"
+        account.cosmos.move_write_region("west")
+        assert account.send("GET", "/")[1]["writableLocations"][0]["name"] == "west"
+        assert not written.done()
+
+        account.faults.disarm(silence)
+        with pytest.raises(ConnectionError):
+            written.result()
+        silent.setblocking(True)
+        assert silent.recv(1) == b""
+    assert not list(account.journal.read_all_items())
 
 
 def test_without_the_write_region_a_client_starts_at_another_regions_own_endpoint_alone(

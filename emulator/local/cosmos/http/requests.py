@@ -361,12 +361,12 @@ def list_targets(
         name: ACTIONS | {Action.STALE_READ} if name in READING else ACTIONS | moves
         for name in ITEM_OPERATIONS
     }
-    places = frozenset(regions)
+    places, states = frozenset(regions), frozenset({Action.SILENT})
     whole = {ACCOUNT_OPERATION: ACTIONS | {Action.CLOCK_OFFSET}, **items}
     return [
-        Target(COMPONENT, whole, places),
+        Target(COMPONENT, whole, places, states),
         *(
-            Target(f"{COMPONENT}.{name}", items, places, entities=frozenset(map(str, range(count))))
+            Target(f"{COMPONENT}.{name}", items, places, states, frozenset(map(str, range(count))))
             for name, count in containers.items()
         ),
     ]

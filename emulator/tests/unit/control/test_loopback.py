@@ -1,11 +1,14 @@
-"""A port that is held for somebody who listens on it now and then."""
+"""A service on this machine that stops, and a port that is held for one that comes and goes."""
 
+import asyncio
 import socket
 import sys
+from threading import Event
 
 import pytest
+from aiohttp import web
 
-from local.loopback import HOST, PortTaken, held_port
+from local.loopback import HOST, LoopbackService, PortTaken, held_port
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets two sockets share a port")
@@ -32,3 +35,23 @@ def test_a_port_is_free_when_it_is_held_no_longer() -> None:
         pass
     with socket.socket() as other:
         other.bind((HOST, port))
+
+
+def test_when_a_service_stops_so_does_an_answer_whose_client_is_gone() -> None:
+    asked, ended = Event(), Event()
+
+    async def wait_for_ever(_: web.BaseRequest) -> web.StreamResponse:
+        asked.set()
+        try:
+            return await asyncio.Future[web.StreamResponse]()
+        finally:
+            ended.set()
+
+    service = LoopbackService("a part")
+    service.start(wait_for_ever)
+    with socket.create_connection((HOST, service.ports[0])) as client:
+        client.sendall(f"GET / HTTP/1.1\r\nHost: {HOST}:{service.ports[0]}\r\n\r\n".encode())
+        assert asked.wait(60)
+    service.stop()
+
+    assert ended.is_set()
