@@ -103,18 +103,20 @@ class FaultInjector:
     def outage(self, planned: PlannedFault) -> AbstractContextManager[None]:
         control, regions = self.cloud.control, planned.regions
         home, away = self.cloud.regions
+        moved = partial(self.is_over.wait, MOVED_AFTER_SECONDS)
         match planned.outage:
             case OutageKind.HOST | OutageKind.HOSTS:
                 return faults.hosts_killed(control, *regions)
             case OutageKind.REGION:
-                return faults.region_down(control, regions[0])
+                (region,) = regions
+                goes = away if region == home else None
+                return faults.region_down(control, region, away=goes, wait=moved)
             case OutageKind.NAMESPACE:
                 return faults.components_down(control, *(f"servicebus.{name}" for name in regions))
             case OutageKind.WRITES:
                 return faults.writes_moved(control, home=home, away=away)
             case OutageKind.STORE:
-                moved = partial(self.is_over.wait, MOVED_AFTER_SECONDS)
-                return faults.write_region_lost(control, home=home, away=away, wait=moved)
+                return faults.journal_lost(control, home, away=away, wait=moved)
             case unknown:
                 raise ValueError(f"{unknown} is no outage of a part of the cloud")
 

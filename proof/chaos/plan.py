@@ -56,7 +56,7 @@ class PlannedFault:
         affected = {
             OutageKind.HOST: hosts,
             OutageKind.HOSTS: hosts,
-            OutageKind.REGION: (*hosts, *buses),
+            OutageKind.REGION: (*hosts, *buses, "cosmos.journal"),
             OutageKind.NAMESPACE: buses,
             OutageKind.WRITES: ("cosmos.journal",),
             OutageKind.STORE: ("cosmos.journal",),

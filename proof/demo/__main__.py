@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from cli.running import run_program
+from proof.demo.loss import Loss
 from proof.demo.options import DemoOptions
 from proof.demo.run import run
 from proof.testbed.command import (
@@ -15,8 +16,10 @@ from proof.testbed.command import (
 )
 
 DESCRIPTION = """\
-Feeds real flights to two regions with Spark, kills the primary region half-way, brings it back,
-and checks the journal against the source: nothing lost, nothing twice, everything in order.
+Feeds real flights to two regions with Spark, loses the primary region half-way (its host, its
+namespace and the journal's write region), brings it back, and checks the journal against the
+source: nothing lost, nothing twice, everything in order. The journal's writes move to another
+region 5 s after the loss, which the run does by itself; in Azure it takes minutes.
 
 Everything runs on this machine and ends with this program; Ctrl-C at any time leaves nothing
 behind but the data directory. A second run on the same data adds no effect."""
@@ -50,6 +53,10 @@ def parse_options(words: Sequence[str]) -> DemoOptions:
     add_more(action="append", default=[])
     keep = "keep the cloud up until Ctrl-C"
     add("--keep", dest="keeps_running", action="store_true", help=keep)
+    lost = "what is lost of the primary: host, namespace, journal or region (default: region, all)"
+    add("--lose", dest="loss", type=Loss, choices=Loss, default=Loss.REGION, help=lost)
+    silent = "what is lost takes connections and answers nothing, where it would refuse them"
+    add("--silent", dest="is_silent", action="store_true", help=silent)
     add("--no-kill", dest="kills", action="store_false", help="let all regions live")
     return DemoOptions(**vars(parser.parse_args(words)))
 

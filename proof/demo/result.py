@@ -7,12 +7,15 @@ from enum import IntEnum, StrEnum
 from itertools import product
 
 from local.testing.control import Counters, flatten_counters, subtract_tallies
-from proof.demo.checker import CheckResult, StoredEntry
+from proof.demo.checker import Breach, CheckResult, StoredEntry
+from proof.demo.loss import Loss
 from proof.demo.options import DemoOptions
+from proof.demo.posts import PostResult
 from proof.testbed.pages import ReportRow
 from proof.testbed.sampling import SampleTimeline
 
 SHARE_OF_OTHERS_MIN = 0.2
+ALWAYS_TOLD = (Breach.LOST, Breach.DUPLICATED, Breach.OUT_OF_ORDER)
 
 
 class ExitStatus(IntEnum):
@@ -36,10 +39,15 @@ class OutagePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """The outage of the primary, from its kill to its return, in seconds since the epoch."""
+    """The outage of the primary, from its loss to its return, in seconds since the epoch.
+
+    `moved_at` is when the journal's writes moved, None where its write region was not lost.
+    """
 
     killed_at: float
     recovered_at: float
+    loss: Loss
+    moved_at: float | None = None
 
     def phase(self, at: int) -> OutagePhase:
         """Return the phase of an effect; the store's time is cut off to whole seconds."""
@@ -50,16 +58,30 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """Effects by region and phase; `take_over_seconds` is None when nobody took over.
+    """Effects by region and phase, and the gaps in them, None where no effect ended the gap.
 
-    Take-over runs from the kill to the first effect by any of the others and is exact to a second,
-    because that is how the journal dates its entries.
+    Take-over runs from the loss to the first effect by any of the others, `move_seconds` from the
+    move of the journal's writes to the first effect anywhere. Both are exact to a second, because
+    that is how the journal dates its entries.
     """
 
+    outage: Outage
     primary: str
     others: tuple[str, ...]
     effects: Mapping[tuple[str, OutagePhase], int]
     take_over_seconds: float | None
+    move_seconds: float | None
+
+    def gaps(self) -> Iterator[tuple[str, float, str]]:
+        """Yield the gap in effects of each kind: its name, its seconds from the loss, in words."""
+        if self.outage.loss.is_taken_over and self.take_over_seconds is not None:
+            seconds = self.take_over_seconds
+            yield "take-over", seconds, f"{seconds:.1f} s after the loss"
+        if self.outage.moved_at is not None and self.move_seconds is not None:
+            waited = self.outage.moved_at - self.outage.killed_at
+            after = f"the first effect {self.move_seconds:.1f} s after it"
+            told = f"{waited:.1f} s after the loss; {after}"
+            yield "the journal's move", waited + self.move_seconds, told
 
     @property
     def share_of_others(self) -> float:
@@ -71,8 +93,10 @@ class Failover:
         """Name what keeps this run from showing a failover in the middle of the traffic."""
         found = []
         if not self.effects[self.primary, OutagePhase.BEFORE]:
-            found.append(f"{self.primary} made no effect before it was killed")
-        if self.share_of_others < SHARE_OF_OTHERS_MIN:
+            found.append(f"{self.primary} made no effect before it was hit")
+        if self.outage.moved_at is not None and self.move_seconds is None:
+            found.append("no region made an effect after the journal's writes had moved")
+        if self.outage.loss.is_taken_over and self.share_of_others < SHARE_OF_OTHERS_MIN:
             share, least = f"{self.share_of_others:.0%}", f"{SHARE_OF_OTHERS_MIN:.0%}"
             found.append(
                 f"{' and '.join(self.others)} made {share} of the effects, less than {least}"
@@ -86,17 +110,21 @@ def measure_failover(
     entries: Iterable[StoredEntry], outage: Outage, primary: str, others: Sequence[str]
 ) -> Failover:
     made: Counter[tuple[str, OutagePhase]] = Counter()
-    took_over = []
+    took_over, moved = [], []
     for entry in entries:
         phase = outage.phase(entry.at)
         made[entry.region, phase] += len(entry.covers)
         if entry.region in others and phase is OutagePhase.DURING:
             took_over.append(entry.at - outage.killed_at)
+        if outage.moved_at is not None and outage.moved_at < entry.at <= outage.recovered_at:
+            moved.append(entry.at - outage.moved_at)
     return Failover(
+        outage=outage,
         primary=primary,
         others=tuple(others),
         effects={key: made[key] for key in product((primary, *others), OutagePhase)},
         take_over_seconds=min(took_over, default=None),
+        move_seconds=min(moved, default=None),
     )
 
 
@@ -166,6 +194,7 @@ class DemoResult:
 
     options: DemoOptions
     check: CheckResult
+    posts: PostResult
     rejects: RejectedRows
     costs: RunCosts
     added: tuple[StoredEntry, ...]
@@ -182,6 +211,7 @@ class DemoResult:
     def problems(self) -> tuple[str, ...]:
         """Name each promise that was broken."""
         found = [*map(str, self.check.broken)]
+        found += [f"posted by HTTP: {one}" for one in self.posts.check.broken]
         if not self.rejects.agree and not self.lacks_rejects:
             found.append(f"rejected rows: {self.rejects}")
         return tuple(found)
@@ -198,7 +228,7 @@ class DemoResult:
         """
         if not self.stopped:
             return ()
-        found = [*map(str, self.check.unfinished)]
+        found = [*map(str, self.check.unfinished), *map(str, self.posts.check.unfinished)]
         if self.lacks_rejects:
             found.append("rejected rows: the feed has not come to its end")
         return (self.stopped, *found)
@@ -232,7 +262,7 @@ class DemoResult:
         if not self.is_first:
             return ()
         if self.failover is None:
-            return ("no region was killed and brought back while messages were handled",)
+            return ("nothing was lost and brought back while messages were handled",)
         return self.failover.shortfalls()
 
     def exit_status(self) -> ExitStatus:
@@ -252,6 +282,14 @@ class DemoResult:
             yield ReportRow(result.breach.value, value, not result.count, is_unfinished=is_left)
         agree, is_open = self.rejects.agree, self.lacks_rejects
         yield ReportRow("rejected rows", str(self.rejects), agree, is_unfinished=is_open)
+        if self.posts.check.sent:
+            yield ReportRow("posted by HTTP", str(self.posts))
+            counts = ", ".join(
+                f"{one.count} {one.breach}"
+                for one in self.posts.check.results
+                if one.count or one.breach in ALWAYS_TOLD
+            )
+            yield ReportRow("of what was posted", counts, not self.posts.check.broken)
         if self.failover is not None and self.added:
             for region in (self.failover.primary, *self.failover.others):
                 made = {phase: self.failover.effects[region, phase] for phase in OutagePhase}
@@ -259,16 +297,14 @@ class DemoResult:
                 yield ReportRow(f"effects by {region}", parts)
             share = f"{self.failover.share_of_others:.0%}"
             yield ReportRow(f"share of {' and '.join(self.failover.others)}", share)
-            if self.failover.take_over_seconds is not None:
-                seconds = f"{self.failover.take_over_seconds:.1f} s after the kill"
-                yield ReportRow("take-over", seconds)
+            yield from (ReportRow(name, told) for name, _, told in self.failover.gaps())
         costs = self.costs
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(costs.operations.items()))
         total = costs.per_message(sum(costs.operations.values()))
         yield ReportRow("Cosmos operations", f"{total:.2f} per message ({kinds})")
         units = costs.per_message(costs.request_units)
         yield ReportRow("request units", f"{units:.2f} per message")
-        effects = costs.per_message(len(self.added))
+        effects = costs.per_message(len(self.added) + self.posts.commits)
         around = costs.per_message(costs.commits) - effects
         writes = f"{effects:.2f} that make effects, {around:.2f} around them"
         yield ReportRow("strong writes", f"{effects + around:.2f} per message: {writes}")

@@ -1,4 +1,4 @@
-"""One run: feed both regions, kill one and bring it back, drain, and check the journal."""
+"""One run: feed both regions, lose one and bring it back, drain, and check the journal."""
 
 import json
 import sys
@@ -16,13 +16,15 @@ from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from proof.demo.checker import DemoHistory, StoredStatus, check_history
 from proof.demo.display import LiveDisplay
+from proof.demo.loss import MOVED_AFTER_SECONDS, lose
 from proof.demo.options import DemoOptions, note_feed
+from proof.demo.posts import PREFIX, PostResult, Posts
 from proof.demo.report import build_page
 from proof.demo.result import DemoResult, Outage, RejectedRows, compute_costs, measure_failover
 from proof.demo.waiting import LOOK_SECONDS, Movement, RunStalled, read_queued
 from proof.testbed import flights
 from proof.testbed.cloud import ROOT
-from proof.testbed.faults import region_down, run_in_background
+from proof.testbed.faults import run_in_background
 from proof.testbed.following import LineFollower
 from proof.testbed.journal import JournalWork, read_work
 from proof.testbed.sampling import CloudSample, RunEvent, SampleTimeline, take_sample, tell
@@ -31,9 +33,9 @@ POLL_SECONDS = 0.5
 TELL_SECONDS = 2.0
 # How often what is pending becomes an event, which stays on the report.
 NOTE_SECONDS = 15.0
-# Parts of all messages: what the primary settles before it is killed, and what each other region
-# settles before the primary returns. Deliveries count and not effects: a second run over a journal
-# that is full already goes through the same phases.
+# Parts of all messages: what the primary settles before it is hit, and what each region that has to
+# go on settles before the primary returns. Deliveries count and not effects: a second run over a
+# journal that is full already goes through the same phases.
 KILL_AT_PART = 0.30
 RETURN_AT_PART = 0.25
 FEED_SECONDS = 45.0
@@ -142,11 +144,16 @@ def run_and_check(
     messages = len(expected.sent)
     feed = start_feed(cloud, options, options.rate or max(RATE_MIN, messages / FEED_SECONDS))
     with feed.child, display or nullcontext():
-        demo_run = DemoRun(cloud, feed, timeline, messages, display)
+        posts = Posts([*cloud.contract["hosts"].values()])
+        demo_run = DemoRun(cloud, feed, timeline, messages, posts, display)
         demo_run.note("Azure is up, all hosts are ready; Spark is starting to feed")
-        stopped = demo_run.perform(kills=options.kills)
+        stopped = demo_run.perform(options)
+        messages += len(posts.accepted)
         costs = compute_costs(counters, cloud.control.read_counters(), messages)
-        history = demo_run.read_end(is_over=not stopped)
+        found = demo_run.read_end(is_over=not stopped)
+    # What an earlier run over the same data posted is nobody's concern here.
+    history = found.of_sessions(lambda session: not session.startswith(PREFIX))
+    posted = found.of_sessions(lambda session: session.startswith(posts.prefix))
     known = {(entry.session, entry.position) for entry in before}
     added = tuple(
         entry
@@ -158,6 +165,12 @@ def run_and_check(
     return DemoResult(
         options=options,
         check=check_history(replace(history, sent=expected.sent)),
+        posts=PostResult(
+            check_history(replace(posted, sent=tuple(posts.accepted))),
+            len(posted.completed()),
+            posts.refused,
+            max(posts.seconds, default=0.0),
+        ),
         rejects=RejectedRows(reported=feed.count_rejected(), recounted=expected.rejected),
         costs=costs,
         added=added,
@@ -177,6 +190,7 @@ class DemoRun:
     feed: FeedProcess
     timeline: SampleTimeline
     messages: int
+    posts: Posts
     display: LiveDisplay | None = None
     outage: Outage | None = None
     movement: Movement = field(default_factory=Movement)
@@ -186,11 +200,11 @@ class DemoRun:
     note_at: float = 0.0
     noted_pending: int = 0
 
-    def perform(self, *, kills: bool) -> str:
+    def perform(self, options: DemoOptions) -> str:
         """Go through the phases; returns why the run was broken off, "" if it came to its end."""
         try:
-            if kills:
-                self._kill_and_restore()
+            if options.kills:
+                self._lose_and_restore(options)
             self._wait(
                 "the feed to end, the queues to drain and every copy to be delivered", self._is_done
             )
@@ -204,7 +218,7 @@ class DemoRun:
         self.timeline.events.append(RunEvent(time.time(), text))
         (self.display.tell if self.display else tell)(text)
 
-    def _kill_and_restore(self) -> None:
+    def _lose_and_restore(self, options: DemoOptions) -> None:
         primary, *others = self.cloud.regions
         self._wait(
             f"{primary} to handle its part",
@@ -212,40 +226,64 @@ class DemoRun:
                 now.regions[primary].settled >= KILL_AT_PART * self.messages or self._is_over(now)
             ),
         )
-        killed = self.timeline.samples[-1]
+        before = self.timeline.samples[-1]
+        if self._is_over(before):
+            self.note("everything was handled before anything could be lost")
+            return
+        loss = options.loss
+        going_on = others if loss.is_taken_over else [primary]
         # What lies in a queue now may be copies of work that the primary has done, so as much again
         # does not count for who takes over.
         enough = {
-            one: killed.regions[one].settled
-            + killed.regions[one].outstanding
+            one: before.regions[one].settled
+            + (before.regions[one].outstanding if loss.is_taken_over else 0)
             + RETURN_AT_PART * self.messages
-            for one in others
+            for one in going_on
         }
-        if self._is_over(killed):
-            self.note("everything was handled before a region could be killed")
-            return
+        killed_at = time.time()
+        self.note(f"{primary} LOST: {loss.describe(is_silent=options.is_silent)}")
+        self.posts.start()
         with ExitStack() as outage:
-            outage.enter_context(region_down(self.cloud.control, primary))
-            killed_at = time.time()
-            self.note(f"{primary} KILLED: its host by SIGKILL, its namespace down")
+            outage.enter_context(
+                lose(
+                    self.cloud.control,
+                    loss,
+                    self.cloud.regions,
+                    is_silent=options.is_silent,
+                    wait=lambda: self._wait(
+                        "the journal's writes to move",
+                        lambda now: now.at >= killed_at + MOVED_AFTER_SECONDS,
+                    ),
+                )
+            )
+            moved_at = time.time() if loss.moves_writes else None
+            if moved_at is not None:
+                moved = f"the journal's writes MOVED to {others[0]} {moved_at - killed_at:.1f} s"
+                self.note(f"{moved} after the loss, by this run; in Azure it takes minutes")
             self._wait(
-                f"{' and '.join(others)} to take over",
+                f"{' and '.join(going_on)} to go on",
                 lambda now: (
-                    all(now.regions[one].settled >= enough[one] for one in others)
+                    # Copies of what was posted are settled as well.
+                    all(
+                        now.regions[one].settled >= enough[one] + len(self.posts.accepted)
+                        for one in going_on
+                    )
                     or (
                         self.feed.is_finished()
-                        and not any(now.regions[one].outstanding for one in others)
+                        and not any(now.regions[one].outstanding for one in going_on)
                     )
                 ),
             )
             recovered_at = time.time()
-            self.note(f"{primary} is coming back: namespace up, host starting")
+            self.note(f"{primary} is coming back")
             # In the background, because a host takes seconds to start and samples go on.
             restored = run_in_background(outage.pop_all().close)
-        self._wait(f"the host of {primary} to start", lambda _: restored.done())
+        self._wait(f"{primary} to be back", lambda _: restored.done())
         restored.result()
         self.note(f"{primary} is BACK")
-        self.outage = Outage(killed_at, recovered_at)
+        self.posts.stopping.set()
+        self._wait("what was posted to be accepted", lambda _: self.posts.are_done())
+        self.outage = Outage(killed_at, recovered_at, loss, moved_at)
 
     def _is_done(self, now: CloudSample) -> bool:
         is_over = self._is_over(now)

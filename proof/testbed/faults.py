@@ -34,20 +34,33 @@ def hosts_killed(control: ControlClient, *regions: str) -> Iterator[None]:
 
 
 @contextmanager
-def components_down(control: ControlClient, *components: str) -> Iterator[None]:
-    """Let nobody reach these components, such as `servicebus.east`."""
-    faults = [control.arm({"component": name, "action": "down"}) for name in components]
+def components_down(
+    control: ControlClient, *components: str, action: str = "down"
+) -> Iterator[None]:
+    """Let nobody reach these components, such as `servicebus.east`: `down`, or `silent`."""
+    faults = [control.arm({"component": name, "action": action}) for name in components]
     yield
     for fault in faults:
         control.clear(fault)
 
 
 @contextmanager
-def region_down(control: ControlClient, region: str, *more_components: str) -> Iterator[None]:
-    """Kill a region's host and take its namespace down, with more components of the region."""
+def region_down(
+    control: ControlClient,
+    region: str,
+    *more_components: str,
+    away: str | None,
+    wait: Callable[[], object],
+    action: str = "down",
+) -> Iterator[None]:
+    """Lose all of a region: its host, its namespace, more of its components, and the journal there.
+
+    `away` and `wait` are those of `journal_lost`; `action` is how all but the host is lost.
+    """
     with (
         hosts_killed(control, region),
-        components_down(control, f"servicebus.{region}", *more_components),
+        components_down(control, f"servicebus.{region}", *more_components, action=action),
+        journal_lost(control, region, away=away, wait=wait, action=action),
     ):
         yield
 
@@ -60,16 +73,27 @@ def writes_moved(control: ControlClient, *, home: str, away: str) -> Iterator[No
 
 
 @contextmanager
-def write_region_lost(
-    control: ControlClient, *, home: str, away: str, wait: Callable[[], object]
+def journal_lost(
+    control: ControlClient,
+    region: str,
+    *,
+    away: str | None,
+    wait: Callable[[], object],
+    action: str = "down",
 ) -> Iterator[None]:
-    """Lose the Cosmos write region; its writes fail during `wait` and are moved after it."""
-    fault = control.arm({"component": "cosmos", "action": "down", "region": home})
-    wait()
-    control.move_writes(away)
+    """Lose the journal's region: it is `down`, or `silent`.
+
+    `away` is None for a region that is only read. The writes of the other one fail during `wait`,
+    after which they are moved there: here stands what Azure does by itself, within minutes.
+    """
+    fault = control.arm({"component": "cosmos", "action": action, "region": region})
+    if away is not None:
+        wait()
+        control.move_writes(away)
     yield
     control.clear(fault)
-    control.move_writes(home)
+    if away is not None:
+        control.move_writes(region)
 
 
 def run_in_background(work: Callable[[], None]) -> Future[None]:

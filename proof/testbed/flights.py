@@ -267,8 +267,12 @@ def identify_message(session: str, sequence: int, body: str) -> FlightMessage:
         session=session,
         sequence=sequence,
         id=sha256(place.encode()).hexdigest()[:32],
-        digest=sha256(f"{TYPE}\0{body}".encode()).hexdigest(),
+        digest=identify_body(body),
     )
+
+
+def identify_body(body: str) -> str:
+    return sha256(f"{TYPE}\0{body}".encode()).hexdigest()
 
 
 def start_of(day: date) -> datetime:

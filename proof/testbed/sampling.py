@@ -78,7 +78,8 @@ class SampleTimeline:
 def take_sample(control: ControlClient, queue: str) -> CloudSample:
     """Look at all regions now; raises ControlRefused."""
     at, counters, depths = time.time(), control.read_counters(), control.read_depths()
-    down = {fault["component"] for fault in control.read_faults() if fault["action"] == "down"}
+    faults = control.read_faults()
+    down = {one["component"] for one in faults if one["action"] in ("down", "silent")}
     regions = {}
     for region, host in control.read_hosts().items():
         depth = depths[region][queue]

@@ -73,7 +73,7 @@ def test_a_short_demo_brings_a_dead_region_back_and_breaks_no_promise(
         ends=(0, FAILOVER_NOT_SHOWN),
     )
 
-    assert "east KILLED" in printed
+    assert "east LOST" in printed
     assert "east is BACK" in printed
     assert "BROKEN" not in printed
     assert number(printed, "effects added") == str(STATUSES)
@@ -90,7 +90,7 @@ def test_a_region_dies_in_mid_flow_and_a_second_run_adds_nothing(
     second = run(data, "--source", str(source), "--rate", "200", "--no-kill")
 
     assert len(re.findall(r"operations page: http://\S+/api/operate\?code=\S+", first)) == 2
-    assert "east KILLED" in first
+    assert "east LOST" in first
     assert "east is BACK" in first
     assert "BROKEN" not in first + second
     assert number(first, "effects added") == str(STATUSES)

@@ -23,7 +23,10 @@ INJECTED = {
     OutageKind.HOST: [act("east", "kill"), act("east", "start")],
     OutageKind.HOSTS: [act(r, a) for a in ("kill", "start") for r in ("east", "west")],
     OutageKind.CLOUD: [call.kill(), call.start()],
-    OutageKind.REGION: [act("east", "kill"), DOWN, clear(7), act("east", "start")],
+    OutageKind.REGION: [
+        *(act("east", "kill"), DOWN, LOST, move("west")),
+        *(clear(7), move("east"), clear(7), act("east", "start")),
+    ],
     OutageKind.NAMESPACE: [DOWN, clear(7)],
     OutageKind.WRITES: [move("west"), move("east")],
     OutageKind.STORE: [LOST, move("west"), clear(7), move("east")],
@@ -72,6 +75,21 @@ def test_what_an_outage_takes_away_is_repaired_and_recorded(
         (component, str(outage)) for component in planned.components
     ]
     assert all(fault["end"] - fault["begin"] >= SECONDS for fault in faults)
+
+
+def test_a_region_that_is_only_read_is_lost_with_its_part_of_the_journal_and_moves_no_writes(
+    cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = PlannedFault(0.0, SECONDS, OutageKind.REGION, ("west",))
+    injector = planned_injector(cloud, log, monkeypatch, planned)
+
+    with injector.injecting():
+        injector.sequences[0].result(timeout=20)
+
+    assert call.control.arm({**LOST.args[0], "region": "west"}) in cloud.mock_calls
+    assert [one for one in cloud.mock_calls if one in (move("west"), move("east"))] == [
+        move("east")
+    ]
 
 
 def test_the_end_of_the_faults_comes_at_once_and_a_host_is_started_until_it_is_up(

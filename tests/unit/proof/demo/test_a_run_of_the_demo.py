@@ -7,7 +7,9 @@ import pytest
 
 from cli.running import DirectoryRefused
 from proof.demo.checker import check_history
+from proof.demo.loss import Loss
 from proof.demo.options import DemoOptions, note_feed
+from proof.demo.posts import PostResult
 from proof.demo.report import build_page
 from proof.demo.result import (
     DemoResult,
@@ -19,11 +21,11 @@ from proof.demo.result import (
 )
 from proof.demo.waiting import STALLED_SECONDS, Movement, RunStalled
 from proof.testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
-from tests.unit.proof.demo.histories import effect, message, sound_history
+from tests.unit.proof.demo.histories import effect, flown, message, sound_history
 
 PENDING = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
 LEFT = check_history(replace(sound_history(), pending=("N1/owed-7",), is_over=False))
-OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9)
+OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9, loss=Loss.HOST)
 REGION = RegionSample(True, True, waiting=2, scheduled=3, dead=0, settled=1)
 
 
@@ -91,7 +93,7 @@ def result_of(*makers: str, kills: bool = True, **changes: object) -> DemoResult
     timeline.samples += [
         CloudSample(1_000.0 + at, dict.fromkeys(("east", "west"), REGION)) for at in range(6)
     ]
-    timeline.events.append(RunEvent(OUTAGE.killed_at, "east KILLED <by us>"))
+    timeline.events.append(RunEvent(OUTAGE.killed_at, "east LOST <by us>"))
     added = tuple(
         replace(effect(message("N14228", number)), region=region, at=1_000 + number)
         for number, region in enumerate(makers or ("east", "east", "west", "east"))
@@ -99,6 +101,7 @@ def result_of(*makers: str, kills: bool = True, **changes: object) -> DemoResult
     result = DemoResult(
         options=DemoOptions(days=1, source=None, data=Path(), kills=kills),
         check=check_history(sound_history()),
+        posts=PostResult(check_history(sound_history()), 7, refused=1, slowest_seconds=9.9),
         rejects=RejectedRows(reported=2, recounted=2),
         costs=RunCosts(4, {"batch": 4}, 30.0, 4, 0),
         added=added,
@@ -118,9 +121,14 @@ def result_of(*makers: str, kills: bool = True, **changes: object) -> DemoResult
         (result_of(rejects=RejectedRows(1, 2)), ExitStatus.BROKEN, "1 by the feed, 2 by recount"),
         (result_of("east", "east", "west"), ExitStatus.NOT_SHOWN, "no effect after it came back"),
         (result_of(*["east"] * 4), ExitStatus.NOT_SHOWN, "west made 0% of the effects"),
-        (result_of(failover=None), ExitStatus.NOT_SHOWN, "no region was killed"),
+        (result_of(failover=None), ExitStatus.NOT_SHOWN, "nothing was lost"),
         (result_of(failover=None, is_first=False), ExitStatus.HELD, ""),
         (result_of(check=LEFT, stopped="nothing moved"), ExitStatus.NOT_FINISHED, ""),
+        (
+            result_of(posts=PostResult(PENDING, 7, refused=0, slowest_seconds=1.0)),
+            ExitStatus.BROKEN,
+            "posted by HTTP: pending, not delivered: 1 (N1/owed-",
+        ),
         (
             result_of(kills=False, costs=RunCosts(4, {}, 0.0, 4, abandons=1)),
             ExitStatus.NOT_SHOWN,
@@ -140,8 +148,53 @@ def test_a_run_breaks_a_promise_falls_short_or_holds(
     assert "<7>" not in page
 
 
-def test_take_over_runs_from_the_kill_to_the_first_effect_by_the_other_region() -> None:
+def test_take_over_runs_from_the_loss_to_the_first_effect_by_the_other_region() -> None:
     failover = result_of().failover
 
     assert failover is not None
     assert failover.take_over_seconds == pytest.approx(0.4)
+    assert [name for name, _, _ in failover.gaps()] == ["take-over"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "makers", "gaps", "shortfalls"),
+    [
+        (Loss.REGION, "eeeewwwe", {"take-over": 2.4, "the journal's move": 2.4}, []),
+        # Nobody has to take over: the region that wrote goes on.
+        (Loss.JOURNAL, "eeeeeeee", {"the journal's move": 2.4}, []),
+        (
+            Loss.JOURNAL,
+            "eee    e",
+            {},
+            ["no region made an effect after the journal's writes had moved"],
+        ),
+    ],
+)
+def test_when_the_journals_writes_move_the_gap_ends_with_the_first_effect_after_it(
+    loss: Loss, makers: str, gaps: dict[str, float], shortfalls: list[str]
+) -> None:
+    entries = [
+        replace(effect(message("N14228", number)), region=region, at=1_000 + number)
+        for number, maker in enumerate(makers)
+        if (region := {"e": "east", "w": "west"}.get(maker))
+    ]
+    outage = Outage(killed_at=1_001.6, recovered_at=1_006.5, loss=loss, moved_at=1_003.5)
+
+    failover = measure_failover(entries, outage, primary="east", others=["west"])
+
+    assert {name: seconds for name, seconds, _ in failover.gaps()} == pytest.approx(gaps)
+    assert [*failover.shortfalls()] == shortfalls
+    page = build_page(result_of(outage=outage, failover=failover)).render()
+    assert all(name.replace("'", "&#39;") in page for name in gaps)
+    assert "moved at 14 s" in page
+
+
+def test_what_other_runs_posted_is_no_concern_of_this_ones_check() -> None:
+    history = sound_history()
+    posts = history.of_sessions(lambda session: session == "N14228")
+    fed = history.of_sessions(lambda session: session != "N14228")
+
+    assert {entry.session for entry in posts.entries} == {"N14228"}
+    assert {*posts.entries, *fed.entries} == {*history.entries}
+    checked = check_history(replace(posts, sent=tuple(flown())[:3]))
+    assert [str(one.breach) for one in checked.broken] == ["unexpected"]
