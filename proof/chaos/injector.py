@@ -104,19 +104,21 @@ class FaultInjector:
         control, regions = self.cloud.control, planned.regions
         home, away = self.cloud.regions
         moved = partial(self.is_over.wait, MOVED_AFTER_SECONDS)
+        action = "silent" if planned.is_silent else "down"
         match planned.outage:
             case OutageKind.HOST | OutageKind.HOSTS:
                 return faults.hosts_killed(control, *regions)
             case OutageKind.REGION:
                 (region,) = regions
                 goes = away if region == home else None
-                return faults.region_down(control, region, away=goes, wait=moved)
+                return faults.region_down(control, region, away=goes, wait=moved, action=action)
             case OutageKind.NAMESPACE:
-                return faults.components_down(control, *(f"servicebus.{name}" for name in regions))
+                buses = (f"servicebus.{name}" for name in regions)
+                return faults.components_down(control, *buses, action=action)
             case OutageKind.WRITES:
                 return faults.writes_moved(control, home=home, away=away)
             case OutageKind.STORE:
-                return faults.journal_lost(control, home, away=away, wait=moved)
+                return faults.journal_lost(control, home, away=away, wait=moved, action=action)
             case unknown:
                 raise ValueError(f"{unknown} is no outage of a part of the cloud")
 

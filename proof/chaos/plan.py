@@ -25,27 +25,33 @@ class OutageKind(StrEnum):
     SENDER = "sender killed"
 
 
+MAY_BE_SILENT = (OutageKind.REGION, OutageKind.NAMESPACE, OutageKind.STORE)
+SILENT_PART = 0.5
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedFault:
     """One thing that goes wrong; `at` is in seconds since faults began to be injected.
 
     An outage says what it takes away, and from which regions; a degradation is the fault to arm.
+    What is silent takes connections and answers nothing, where it would refuse them.
     """
 
     at: float
     seconds: float
     outage: OutageKind | None = None
     regions: tuple[str, ...] = ()
+    is_silent: bool = False
     fault: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
         where = ", ".join(self.components)
-        return f"{self.at:6.1f} s for {self.seconds:4.1f} s  {where:28} {self.what}"
+        return f"{self.at:6.1f} s for {self.seconds:4.1f} s  {where:28} {self.what}{self.how}"
 
     @property
     def event(self) -> str:
         """The sentence that is told when a fault happens, which may be later than planned."""
-        return f"{', '.join(self.components)}: {self.what}, for {self.seconds:.1f} s"
+        return f"{', '.join(self.components)}: {self.what}{self.how}, for {self.seconds:.1f} s"
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -68,6 +74,10 @@ class PlannedFault:
     def is_refusal(self) -> bool:
         """Return whether queues refuse what is sent as if a person had to change something."""
         return self.fault.get("operation") == "send" and self.fault.get("status") in REFUSALS
+
+    @property
+    def how(self) -> str:
+        return " (silent)" if self.is_silent else ""
 
     @property
     def what(self) -> str:
@@ -136,11 +146,14 @@ def plan_outages(
     """Yield everything that can be taken away, in mixed order, again and again."""
     # The word in the seed is part of every plan that was ever noted: another would change them all.
     chance = random.Random(f"blows {seed}")  # noqa: S311 - a replayable choice, not a secret
+    # A stream of its own changes nothing else of a plan.
+    silence = random.Random(f"silence {seed}")  # noqa: S311
 
     def next_one(at: float, outage: OutageKind) -> PlannedFault:
         seconds = round(chance.uniform(2.0, 8.0), 1)
         affected = regions if outage is OutageKind.HOSTS else (chance.choice(regions),)
-        return PlannedFault(at, seconds, outage, affected)
+        is_silent = silence.random() < SILENT_PART and outage in MAY_BE_SILENT
+        return PlannedFault(at, seconds, outage, affected, is_silent)
 
     kinds = shuffle_rounds(tuple(OutageKind), chance)
     return place_in_time(kinds, next_one, OUTAGE_PAUSES, pause_factor, chance)

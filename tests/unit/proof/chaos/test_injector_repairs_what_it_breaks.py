@@ -9,7 +9,7 @@ import pytest
 from local.testing.control import ControlRefused
 from proof.chaos import injector as module
 from proof.chaos.injector import FaultInjector
-from proof.chaos.plan import OutageKind, PlannedFault
+from proof.chaos.plan import MAY_BE_SILENT, OutageKind, PlannedFault
 from proof.chaos.progress import RunLog
 from proof.chaos.records import Record, read_lines
 
@@ -17,22 +17,29 @@ SECONDS = 0.05
 
 
 act, move, clear = call.control.act, call.control.move_writes, call.control.clear
-DOWN = call.control.arm({"component": "servicebus.east", "action": "down"})
-LOST = call.control.arm({"component": "cosmos", "action": "down", "region": "east"})
-INJECTED = {
-    OutageKind.HOST: [act("east", "kill"), act("east", "start")],
-    OutageKind.HOSTS: [act(r, a) for a in ("kill", "start") for r in ("east", "west")],
-    OutageKind.CLOUD: [call.kill(), call.start()],
-    OutageKind.REGION: [
-        *(act("east", "kill"), DOWN, LOST, move("west")),
-        *(clear(7), move("east"), clear(7), act("east", "start")),
-    ],
-    OutageKind.NAMESPACE: [DOWN, clear(7)],
-    OutageKind.WRITES: [move("west"), move("east")],
-    OutageKind.STORE: [LOST, move("west"), clear(7), move("east")],
-    OutageKind.SENDER: [call.kill(), call.start()],
-}
 REPAIRED = [clear(), act("east", "start"), act("west", "start"), move("east")]
+
+
+def lost(action: str, region: str = "east") -> object:
+    return call.control.arm({"component": "cosmos", "action": action, "region": region})
+
+
+def injected(outage: OutageKind, action: str) -> list[object]:
+    bus = call.control.arm({"component": "servicebus.east", "action": action})
+    store = [lost(action), move("west")], [clear(7), move("east")]
+    return {
+        OutageKind.HOST: [act("east", "kill"), act("east", "start")],
+        OutageKind.HOSTS: [act(r, a) for a in ("kill", "start") for r in ("east", "west")],
+        OutageKind.CLOUD: [call.kill(), call.start()],
+        OutageKind.REGION: [
+            *(act("east", "kill"), bus, *store[0]),
+            *(*store[1], clear(7), act("east", "start")),
+        ],
+        OutageKind.NAMESPACE: [bus, clear(7)],
+        OutageKind.WRITES: [move("west"), move("east")],
+        OutageKind.STORE: [*store[0], *store[1]],
+        OutageKind.SENDER: [call.kill(), call.start()],
+    }[outage]
 
 
 @pytest.fixture
@@ -58,18 +65,26 @@ def planned_injector(
     return FaultInjector(cloud, cloud, log, seed=1, pause_factor=1)
 
 
-@pytest.mark.parametrize("outage", OutageKind)
+@pytest.mark.parametrize(
+    ("outage", "is_silent"),
+    [(kind, False) for kind in OutageKind] + [(kind, True) for kind in MAY_BE_SILENT],
+)
 def test_what_an_outage_takes_away_is_repaired_and_recorded(
-    outage: OutageKind, cloud: MagicMock, log: RunLog, monkeypatch: pytest.MonkeyPatch
+    outage: OutageKind,
+    *,
+    is_silent: bool,
+    cloud: MagicMock,
+    log: RunLog,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     regions = ("east", "west") if outage is OutageKind.HOSTS else ("east",)
-    planned = PlannedFault(0.0, SECONDS, outage, regions)
+    planned = PlannedFault(0.0, SECONDS, outage, regions, is_silent)
     injector = planned_injector(cloud, log, monkeypatch, planned)
 
     with injector.injecting():
         injector.sequences[0].result(timeout=20)
 
-    assert cloud.mock_calls == INJECTED[outage] + REPAIRED
+    assert cloud.mock_calls == injected(outage, "silent" if is_silent else "down") + REPAIRED
     faults = [line for line in read_lines(log.record.path) if line["kind"] == "fault"]
     assert [(fault["component"], fault["what"]) for fault in faults] == [
         (component, str(outage)) for component in planned.components
@@ -86,7 +101,7 @@ def test_a_region_that_is_only_read_is_lost_with_its_part_of_the_journal_and_mov
     with injector.injecting():
         injector.sequences[0].result(timeout=20)
 
-    assert call.control.arm({**LOST.args[0], "region": "west"}) in cloud.mock_calls
+    assert lost("down", "west") in cloud.mock_calls
     assert [one for one in cloud.mock_calls if one in (move("west"), move("east"))] == [
         move("east")
     ]

@@ -8,7 +8,13 @@ from local.cloud import Cloud, CloudOptions
 from local.config import load_config
 from local.cosmos.http.requests import list_targets
 from local.faults import Fault, Target, check_aim
-from proof.chaos.plan import OutageKind, PlannedFault, plan_degradations, plan_outages
+from proof.chaos.plan import (
+    MAY_BE_SILENT,
+    OutageKind,
+    PlannedFault,
+    plan_degradations,
+    plan_outages,
+)
 from proof.chaos.processes import APP, adapt_config
 from proof.testbed.apps import compose_app
 
@@ -36,6 +42,7 @@ def test_a_seed_repeats_its_plan_in_which_one_fault_follows_the_other(plan: type
     assert all(one.at + one.seconds < other.at for one, other in pairwise(planned))
     if plan is plan_outages:
         assert {one.outage for one in planned[: len(OutageKind)]} == set(OutageKind)
+        assert {one.outage for one in planned if one.is_silent} == set(MAY_BE_SILENT)
 
 
 def test_the_local_cloud_honours_every_fault_of_a_long_plan(targets: list[Target]) -> None:
