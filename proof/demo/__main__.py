@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from cli.running import run_program
-from proof.demo.loss import Loss
+from proof.demo.loss import LostPart
 from proof.demo.options import DemoOptions
 from proof.demo.run import run
 from proof.testbed.command import (
@@ -54,7 +54,7 @@ def parse_options(words: Sequence[str]) -> DemoOptions:
     keep = "keep the cloud up until Ctrl-C"
     add("--keep", dest="keeps_running", action="store_true", help=keep)
     lost = "what is lost of the primary: host, namespace, journal or region (default: region, all)"
-    add("--lose", dest="loss", type=Loss, choices=Loss, default=Loss.REGION, help=lost)
+    add("--lose", dest="loss", type=LostPart, choices=LostPart, default=LostPart.REGION, help=lost)
     silent = "what is lost takes connections and answers nothing, where it would refuse them"
     add("--silent", dest="is_silent", action="store_true", help=silent)
     add("--no-kill", dest="kills", action="store_false", help="let all regions live")

@@ -11,7 +11,7 @@ from proof.testbed.faults import components_down, hosts_killed, journal_lost, re
 MOVED_AFTER_SECONDS = 5.0
 
 
-class Loss(StrEnum):
+class LostPart(StrEnum):
     HOST = "host"
     NAMESPACE = "namespace"
     JOURNAL = "journal"
@@ -19,21 +19,21 @@ class Loss(StrEnum):
 
     @property
     def moves_writes(self) -> bool:
-        return self in (Loss.JOURNAL, Loss.REGION)
+        return self in (LostPart.JOURNAL, LostPart.REGION)
 
     @property
     def is_taken_over(self) -> bool:
         """Return whether the other regions have to do the work of the one that was hit."""
-        return self is not Loss.JOURNAL
+        return self is not LostPart.JOURNAL
 
     def describe(self, *, is_silent: bool) -> str:
         """Describe what is lost, and how."""
         how = "silent" if is_silent else "down"
         return {
-            Loss.HOST: "its host killed by SIGKILL",
-            Loss.NAMESPACE: f"its namespace {how}",
-            Loss.JOURNAL: f"the journal's write region {how}",
-            Loss.REGION: (
+            LostPart.HOST: "its host killed by SIGKILL",
+            LostPart.NAMESPACE: f"its namespace {how}",
+            LostPart.JOURNAL: f"the journal's write region {how}",
+            LostPart.REGION: (
                 f"its host killed by SIGKILL, its namespace and the journal's write region {how}"
             ),
         }[self]
@@ -41,7 +41,7 @@ class Loss(StrEnum):
 
 def lose(
     control: ControlClient,
-    loss: Loss,
+    loss: LostPart,
     regions: Sequence[str],
     *,
     is_silent: bool,
@@ -54,11 +54,11 @@ def lose(
     primary, away, *_ = regions
     action = "silent" if is_silent else "down"
     match loss:
-        case Loss.HOST:
+        case LostPart.HOST:
             return hosts_killed(control, primary)
-        case Loss.NAMESPACE:
+        case LostPart.NAMESPACE:
             return components_down(control, f"servicebus.{primary}", action=action)
-        case Loss.JOURNAL:
+        case LostPart.JOURNAL:
             return journal_lost(control, primary, away=away, wait=wait, action=action)
-        case Loss.REGION:
+        case LostPart.REGION:
             return region_down(control, primary, away=away, wait=wait, action=action)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from cli.running import DirectoryRefused, run_directory
-from proof.demo.loss import Loss
+from proof.demo.loss import LostPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class DemoOptions:
     is_fresh: bool = False
     keeps_running: bool = False
     kills: bool = True
-    loss: Loss = Loss.REGION
+    loss: LostPart = LostPart.REGION
     is_silent: bool = False
 
     @property

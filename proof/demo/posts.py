@@ -100,7 +100,7 @@ class Posts:
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """What was posted, checked like what was fed; `commits` are the entries of its effects."""
+    """The messages that were posted, checked like those of the feed, in `commits` entries."""
 
     check: CheckResult
     commits: int
@@ -109,5 +109,5 @@ class PostResult:
 
     def __str__(self) -> str:
         accepted = f"{self.check.sent} accepted meanwhile in {SESSIONS} sessions"
-        again = f"{self.refused} answers to post again"
-        return f"{accepted}, {again}, each in {self.slowest_seconds:.1f} s at most"
+        longest = f"no request took longer than {self.slowest_seconds:.1f} s"
+        return f"{accepted}, {self.refused} answers to post again; {longest}"

@@ -8,14 +8,14 @@ from itertools import product
 
 from local.testing.control import Counters, flatten_counters, subtract_tallies
 from proof.demo.checker import Breach, CheckResult, StoredEntry
-from proof.demo.loss import Loss
+from proof.demo.loss import LostPart
 from proof.demo.options import DemoOptions
 from proof.demo.posts import PostResult
 from proof.testbed.pages import ReportRow
 from proof.testbed.sampling import SampleTimeline
 
 SHARE_OF_OTHERS_MIN = 0.2
-ALWAYS_TOLD = (Breach.LOST, Breach.DUPLICATED, Breach.OUT_OF_ORDER)
+ALWAYS_SHOWN = (Breach.LOST, Breach.DUPLICATED, Breach.OUT_OF_ORDER)
 
 
 class ExitStatus(IntEnum):
@@ -46,7 +46,7 @@ class Outage:
 
     killed_at: float
     recovered_at: float
-    loss: Loss
+    loss: LostPart
     moved_at: float | None = None
 
     def phase(self, at: int) -> OutagePhase:
@@ -80,8 +80,8 @@ class Failover:
         if self.outage.moved_at is not None and self.move_seconds is not None:
             waited = self.outage.moved_at - self.outage.killed_at
             after = f"the first effect {self.move_seconds:.1f} s after it"
-            told = f"{waited:.1f} s after the loss; {after}"
-            yield "the journal's move", waited + self.move_seconds, told
+            text = f"{waited:.1f} s after the loss; {after}"
+            yield "the journal's move", waited + self.move_seconds, text
 
     @property
     def share_of_others(self) -> float:
@@ -287,7 +287,7 @@ class DemoResult:
             counts = ", ".join(
                 f"{one.count} {one.breach}"
                 for one in self.posts.check.results
-                if one.count or one.breach in ALWAYS_TOLD
+                if one.count or one.breach in ALWAYS_SHOWN
             )
             yield ReportRow("of what was posted", counts, not self.posts.check.broken)
         if self.failover is not None and self.added:
@@ -297,7 +297,7 @@ class DemoResult:
                 yield ReportRow(f"effects by {region}", parts)
             share = f"{self.failover.share_of_others:.0%}"
             yield ReportRow(f"share of {' and '.join(self.failover.others)}", share)
-            yield from (ReportRow(name, told) for name, _, told in self.failover.gaps())
+            yield from (ReportRow(name, text) for name, _, text in self.failover.gaps())
         costs = self.costs
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(costs.operations.items()))
         total = costs.per_message(sum(costs.operations.values()))

@@ -23,8 +23,10 @@ pytestmark = pytest.mark.wire
 # A bound for what would never end, not a limit.
 SECONDS_MAX = 300.0
 WRITERS = 4
+# Longer than any test waits: what a silent region took may still be applied after the test.
+SILENT_SECONDS = 300.0
 WAYS = {
-    "silent": Fault("cosmos", Action.SILENT, region="east"),
+    "silent": Fault("cosmos", Action.DELAY, region="east", seconds=SILENT_SECONDS),
     "cut": Fault("cosmos", Action.DOWN, region="east"),
     "unavailable": Fault("cosmos", Action.STATUS, region="east", status=503),
     "too-late": Fault("cosmos", Action.STATUS, region="east", status=408),

@@ -7,7 +7,7 @@ import pytest
 
 from cli.running import DirectoryRefused
 from proof.demo.checker import check_history
-from proof.demo.loss import Loss
+from proof.demo.loss import LostPart
 from proof.demo.options import DemoOptions, note_feed
 from proof.demo.posts import PostResult
 from proof.demo.report import build_page
@@ -25,7 +25,7 @@ from tests.unit.proof.demo.histories import effect, flown, message, sound_histor
 
 PENDING = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
 LEFT = check_history(replace(sound_history(), pending=("N1/owed-7",), is_over=False))
-OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9, loss=Loss.HOST)
+OUTAGE = Outage(killed_at=1_001.6, recovered_at=1_002.9, loss=LostPart.HOST)
 REGION = RegionSample(True, True, waiting=2, scheduled=3, dead=0, settled=1)
 
 
@@ -159,11 +159,11 @@ def test_take_over_runs_from_the_loss_to_the_first_effect_by_the_other_region() 
 @pytest.mark.parametrize(
     ("loss", "makers", "gaps", "shortfalls"),
     [
-        (Loss.REGION, "eeeewwwe", {"take-over": 2.4, "the journal's move": 2.4}, []),
+        (LostPart.REGION, "eeeewwwe", {"take-over": 2.4, "the journal's move": 2.4}, []),
         # Nobody has to take over: the region that wrote goes on.
-        (Loss.JOURNAL, "eeeeeeee", {"the journal's move": 2.4}, []),
+        (LostPart.JOURNAL, "eeeeeeee", {"the journal's move": 2.4}, []),
         (
-            Loss.JOURNAL,
+            LostPart.JOURNAL,
             "eee    e",
             {},
             ["no region made an effect after the journal's writes had moved"],
@@ -171,7 +171,7 @@ def test_take_over_runs_from_the_loss_to_the_first_effect_by_the_other_region() 
     ],
 )
 def test_when_the_journals_writes_move_the_gap_ends_with_the_first_effect_after_it(
-    loss: Loss, makers: str, gaps: dict[str, float], shortfalls: list[str]
+    loss: LostPart, makers: str, gaps: dict[str, float], shortfalls: list[str]
 ) -> None:
     entries = [
         replace(effect(message("N14228", number)), region=region, at=1_000 + number)

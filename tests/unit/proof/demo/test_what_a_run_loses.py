@@ -9,7 +9,7 @@ from werkzeug import Request, Response
 from local.testing.cloud import reserve_ports
 from local.testing.patience import until
 from proof.demo import posts as module
-from proof.demo.loss import Loss, lose
+from proof.demo.loss import LostPart, lose
 from proof.demo.posts import BODY, Posts
 from proof.testbed.command import RunFailed
 from proof.testbed.flights import FlightMessage, identify_body
@@ -31,15 +31,15 @@ def test_when_a_part_is_lost_the_whole_of_it_goes_and_comes_back(
     bus = armed(action, "servicebus.east")
     journal = [armed(action, "cosmos", region="east"), WAITED, MOVED]
     expected = {
-        Loss.HOST: ([KILL], [START]),
-        Loss.NAMESPACE: ([bus], [call.clear(7)]),
-        Loss.JOURNAL: (journal, [call.clear(7), MOVED_BACK]),
-        Loss.REGION: (
+        LostPart.HOST: ([KILL], [START]),
+        LostPart.NAMESPACE: ([bus], [call.clear(7)]),
+        LostPart.JOURNAL: (journal, [call.clear(7), MOVED_BACK]),
+        LostPart.REGION: (
             [KILL, bus, *journal],
             [call.clear(7), MOVED_BACK, call.clear(7), START],
         ),
     }
-    for loss in Loss:
+    for loss in LostPart:
         control = MagicMock()
         control.arm.return_value = 7
         regions = ("east", "west", "north")
