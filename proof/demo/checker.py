@@ -136,7 +136,7 @@ class DemoHistory:
             self,
             entries=tuple(one for one in self.entries if is_wanted(one.session)),
             parked=tuple(one for one in self.parked if is_wanted(one.session)),
-            pending=tuple(filter(is_wanted, self.pending)),
+            pending=tuple(one for one in self.pending if is_wanted(one.rpartition("/")[0])),
             queued={
                 region: tuple(one for one in messages if is_wanted(one.session))
                 for region, messages in self.queued.items()

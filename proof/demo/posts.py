@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
-from itertools import count
 from threading import Event
 
 from cli.cloud import KEY
@@ -24,6 +23,8 @@ from proof.testbed.flights import TYPE, FlightMessage, identify_body
 # No aircraft is called so.
 PREFIX = "post-"
 SESSIONS = 50
+# There is an end of them, or the queues would never be empty after a feed that ended early.
+POSTS_OF_SESSION_MAX = 6
 PAUSE_SECONDS = 5.0
 AGAIN_SECONDS = 0.5
 BODY = json.dumps(
@@ -51,23 +52,27 @@ class Posts:
     seconds: list[float] = field(default_factory=list)
     refused: int = 0
     stopping: Event = field(default_factory=Event)
-    sessions: list[Future[None]] = field(default_factory=list)
+    sessions: dict[str, Future[None]] = field(default_factory=dict)
 
     def start(self) -> None:
-        works = (partial(self.post_all, number) for number in range(SESSIONS))
-        self.sessions = [run_in_background(work) for work in works]
+        for place in range(SESSIONS):
+            session = f"{self.prefix}{place:02d}"
+            work = partial(self.post_all, session, PAUSE_SECONDS * place / SESSIONS)
+            self.sessions[session] = run_in_background(work)
+
+    def find_ended(self) -> frozenset[str]:
+        """Return the sessions that post no more; raises RunFailed."""
+        ended = frozenset(name for name, posting in self.sessions.items() if posting.done())
+        for name in ended:
+            self.sessions[name].result()
+        return ended
 
     def are_done(self) -> bool:
-        """Return whether all is accepted after `stopping` was set; raises RunFailed."""
-        done = [session for session in self.sessions if session.done()]
-        for session in done:
-            session.result()
-        return len(done) == len(self.sessions)
+        return len(self.find_ended()) == len(self.sessions)
 
-    def post_all(self, place: int) -> None:
-        session = f"{self.prefix}{place:02d}"
-        self.stopping.wait(PAUSE_SECONDS * place / SESSIONS)
-        for number in count():
+    def post_all(self, session: str, after_seconds: float) -> None:
+        self.stopping.wait(after_seconds)
+        for number in range(POSTS_OF_SESSION_MAX):
             if self.stopping.is_set():
                 return
             self.post(session, f"{session}-{number}")

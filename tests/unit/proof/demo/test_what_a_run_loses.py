@@ -74,6 +74,18 @@ def test_when_a_region_is_gone_a_post_goes_to_the_next_until_it_is_accepted(nobo
     assert (posts.refused, len(posts.seconds)) == (1, 4)
 
 
+def test_when_a_feed_ends_early_the_posts_end_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the queues would never be empty, and the lost region would never come back."""
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    answer = '{"id": "m", "sequence": 0}'
+    with serving(lambda _: Response(answer, 202, mimetype="application/json")) as url:
+        posts = Posts([url])
+        posts.start()
+        until(posts.are_done, what="the posts to end")
+
+    assert len(posts.accepted) == module.SESSIONS * module.POSTS_OF_SESSION_MAX
+
+
 def test_when_a_post_never_will_be_accepted_the_run_could_not_be_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
