@@ -72,7 +72,7 @@ def tell_story(result: DemoResult) -> str:
     """Tell what was done, and which settings were not the product's defaults."""
     options, lost = result.options, "nothing was taken away"
     if options.kills:
-        lost = f"meanwhile the region that leads lost {describe_loss(options)}, and got it back"
+        lost = f"meanwhile the region that leads was hit ({describe_loss(options)}), and came back"
         if options.loss.moves_writes:
             lost += (
                 f"; the journal's writes were moved to another region {MOVED_AFTER_SECONDS:.0f} s"
