@@ -98,6 +98,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
         prove("spark", "tests/spark"),
         prove("e2e", "-n", "2", "tests/e2e"),
         prove("crash-points", "-n", "2", "tests/crash_points"),
+        prove("model", "tests/model"),
         prove("mutants", "-n", "2", "tests/mutants"),
         prove("simulation", "-n", "2", "tests/simulation"),
         *(
