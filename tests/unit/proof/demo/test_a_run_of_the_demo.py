@@ -21,7 +21,7 @@ from proof.demo.result import (
 )
 from proof.demo.waiting import STALLED_SECONDS, Movement, RunStalled
 from proof.testbed.sampling import CloudSample, RegionSample, RunEvent, SampleTimeline
-from tests.unit.proof.demo.histories import effect, flown, message, sound_history
+from tests.unit.proof.demo.histories import effect, flown, held, message, sound_history
 
 PENDING = check_history(replace(sound_history(), pending=("N1/owed-<7>",)))
 LEFT = check_history(replace(sound_history(), pending=("N1/owed-7",), is_over=False))
@@ -190,12 +190,22 @@ def test_when_the_journals_writes_move_the_gap_ends_with_the_first_effect_after_
 
 
 def test_what_other_runs_posted_is_no_concern_of_this_ones_check() -> None:
-    history = replace(sound_history(), pending=("N14228/owed-7",))
+    left = (held("N14228", 9), held("N24211", 9))
+    history = replace(
+        sound_history(), pending=("N14228/owed-7",), parked=left, queued={"west": left}
+    )
     posts = history.of_sessions(lambda session: session == "N14228")
     fed = history.of_sessions(lambda session: session != "N14228")
 
     assert {entry.session for entry in posts.entries} == {"N14228"}
     assert (posts.pending, fed.pending) == (history.pending, ())
+    assert (posts.parked, fed.parked) == (left[:1], left[1:])
+    assert (posts.queued, fed.queued) == ({"west": left[:1]}, {"west": left[1:]})
     assert {*posts.entries, *fed.entries} == {*history.entries}
     checked = check_history(replace(posts, sent=tuple(flown())[:3]))
-    assert [str(one.breach) for one in checked.broken] == ["unexpected", "pending, not delivered"]
+    assert [str(one.breach) for one in checked.broken] == [
+        "unexpected",
+        "unfinished",
+        "left in queues",
+        "pending, not delivered",
+    ]
