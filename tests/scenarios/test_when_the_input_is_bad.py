@@ -283,17 +283,17 @@ def saga(
     do: Any, key: str, body: bytes | str = "", event: str = "", **query: str
 ) -> Awaitable[func.HttpResponse]:
     request = ask(body, route={"key": key or "x" * 129, "event": event}, query=query)
-    answer: Awaitable[func.HttpResponse] = do(Stage(orders.handlers).book(), request, Hub())
+    answer: Awaitable[func.HttpResponse] = do(Stage(orders.handlers).worker(), request, Hub())
     return answer
 
 
 def show(key: str) -> Awaitable[func.HttpResponse]:
     request = ask(route={"key": key or "x" * 129})
-    return sagas.describe_saga_over_http(Stage(orders.handlers).book(), request)
+    return sagas.describe_saga_over_http(Stage(orders.handlers).worker(), request)
 
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
-    services = Stage(orders.handlers).book()
+    services = Stage(orders.handlers).worker()
     return sagas.list_over_http(services, ask(query={"state": state}), Hub())
 
 
