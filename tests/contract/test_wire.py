@@ -30,6 +30,8 @@ pytestmark = pytest.mark.wire
 
 PARTITIONS = 3  # physical ones, whose results a client must merge
 JOURNAL = "cosmos.journal"
+# For a fault that stays: a call tries until its time is up.
+IMPATIENT = {"LOCKSTEP_JOURNAL_CALL_SECONDS": "2"}
 
 
 class TestCosmosContainer(ContainerContract):
@@ -76,22 +78,23 @@ class TestCosmosContainer(ContainerContract):
 
     @pytest.mark.parametrize("status", [408, 500])
     async def test_an_append_that_failed_in_the_store_is_unknown(
-        self, cloud: Cloud, journal: Journal, session: str, status: int
+        self, cloud: Cloud, session: str, status: int
     ) -> None:
-        cloud.faults.arm(Fault("cosmos", Action.STATUS, "batch", status=status))
+        async with opened_adapters(cloud, **IMPATIENT) as adapters:
+            cloud.faults.arm(Fault("cosmos", Action.STATUS, "batch", status=status))
 
-        with pytest.raises(OutcomeUnknown):
-            await journal.append(step(None, session))
+            with pytest.raises(OutcomeUnknown):
+                await adapters.journal.append(step(None, session))
 
     async def test_an_append_whose_answer_is_dropped_is_unknown_and_was_applied(
         self, cloud: Cloud, journal: Journal, session: str
     ) -> None:
         entry = step(None, session)
-        cloud.faults.arm(Fault("cosmos", Action.DROP_ANSWER, "batch"))
-        with pytest.raises(OutcomeUnknown):
-            await journal.append(entry)
+        async with opened_adapters(cloud, **IMPATIENT) as adapters:
+            cloud.faults.arm(Fault("cosmos", Action.DROP_ANSWER, "batch"))
+            with pytest.raises(OutcomeUnknown):
+                await adapters.journal.append(entry)
 
-        cloud.faults.disarm()
         assert await journal.entry(session, 0) == entry
 
     async def test_an_append_repeated_by_the_sdk_is_told_by_its_attempt(

@@ -40,8 +40,6 @@ WAYS = {
     "too-late": Fault("cosmos", Action.STATUS, region="east", status=408),
     "refused": Fault("cosmos", Action.STATUS, region="east", status=403, substatus=3),
 }
-# By how the writes come to the other region: the account's, or those of each partition.
-IN_EVERY_RUN = {("silent", "account")}
 
 
 @pytest.fixture(scope="module")
@@ -125,14 +123,9 @@ async def has_ended(worker: Services, sessions: Collection[str]) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("way", "moved"),
-    [
-        pytest.param(way, moved, marks=[] if (way, moved) in IN_EVERY_RUN else pytest.mark.proof)
-        for way in WAYS
-        for moved in ("account", "partitions")
-    ],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize("moved", ["account", "partitions"])
+@pytest.mark.parametrize("way", WAYS)
 async def test_both_regions_go_on_and_everything_is_done_once_and_in_order(
     clouds: dict[str, Cloud], way: str, moved: str
 ) -> None:
