@@ -307,7 +307,8 @@ class Handler:
 
     `attempts` is how often an effectful or idempotent handler is run before its message is a fault;
     a pure one would fail again, so it is run once. `sessions` are the patterns of the sessions that
-    the type is for, in which `*` stands for any characters. Raises ValueError for what cannot work.
+    the type is for, in which `*` stands for any characters. `is_ours` says that its code is not the
+    application's but Lockstep's own, which ends no worker. Raises ValueError for what cannot work.
     """
 
     message_type: str
@@ -318,6 +319,7 @@ class Handler:
     kind: Kind = Kind.PURE
     attempts: int = 3
     sessions: tuple[str, ...] = ()
+    is_ours: bool = False
 
     def __post_init__(self) -> None:
         if self.attempts < 1:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from functions.handlers import orders
 from shared.domain.errors import Unavailable
 from shared.domain.handler import Context, Handled, Handlers, NoState, OnFault
+from shared.domain.journal import Owner
 from shared.domain.saga.plan import (
     Command,
     Direction,
@@ -24,11 +26,13 @@ from shared.domain.saga.plan import (
     Step,
     StepOutcome,
 )
-from shared.domain.saga.record import ALERT_TYPE, SagaKinds
-from shared.domain.saga.walk import CallAll, WalkRequest
+from shared.domain.saga.record import ALERT_TYPE, SagaEnd, SagaKinds
+from shared.domain.saga.walk import Activity, CallAll, WalkRequest
 from shared.domain.standstill import StandstillKind
+from shared.engine.build import Services
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.sagas import Sagas
+from shared.engine.worker import Policy
 from shared.ports import WriteResult
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
 from tests import saga_stage
@@ -36,7 +40,7 @@ from tests.saga_stage import STAND_BY_SECONDS, Walk, order, stocked
 from tests.saga_stage import Stage as SagaStage
 from tests.saga_walks import walked
 from tests.standstills import listed
-from tests.world import REGIONS, SKIP
+from tests.world import REGIONS, RETRY, SKIP
 
 # When a saga cannot go on, it turns back or ends, and says so.
 
@@ -322,6 +326,55 @@ async def test_around_every_call_to_the_store(course: str, how: CallFault) -> No
     for at in range(calls):
         stage = await walked(*COURSES[course], FaultPlan({at: how}))
         assert_the_same(stage, quiet)
+
+
+class OneHost(SagaStage):
+    """A stage whose workers come one after another in the host of a region, all of them careful."""
+
+    def worker(self, region: str = "east", policy: Policy | None = None) -> Services:
+        """The next worker of the region's host."""
+        started = super().worker(region, policy)
+        started.worker.owner = Owner(region, f"{region}/{self.workers}")
+        started.worker.careful_until = float("inf")
+        return started
+
+
+async def test_workers_that_die_one_after_another_keep_no_saga_from_its_end() -> None:
+    placed, _, end = COURSES["timed out"]
+    plan = FaultPlan()
+    stage = await stocked(OneHost(orders.handlers, plan), ["p", "q"], 100)
+    await stage.start("o-1", placed)
+    time_is_up = {"key": "o-1", "wait": "approval", "is_over": True}
+    ending = SagaEnd(key="o-1", state=end, outcomes={}).model_dump(mode="json")
+
+    for activity, work in ((Activity.DECIDE, time_is_up), (Activity.END, ending)):
+        for _ in range(5):
+            plan.plan("append", CallFault.KILLED_AFTER)
+            plan.plan("replace", CallFault.KILLED_AFTER)
+            with suppress(ProcessKilled):
+                await stage.book().activities()[activity](work)
+            plan.planned.clear()
+        await stage.book().activities()[activity](work)
+
+    assert stage.record("o-1").state is end
+    assert stage.record("o-1").events == ("timeout:approval",)
+    assert stage.reports() == []
+
+
+async def test_an_end_that_is_a_fault_waits_for_a_person() -> None:
+    placed, _, end = COURSES["timed out"]
+    stage = await stocked(SagaStage(orders.handlers), ["p", "q"], 100)
+    await stage.start("o-1", placed)
+    ending = SagaEnd(key="o-1", state=end, outcomes={}).model_dump(mode="json")
+    stage.journal.fault_plan.plan("append", CallFault.UNACCEPTABLE)
+
+    with pytest.raises(Unavailable, match="waits"):
+        await stage.book().end(ending)
+    assert [found.kind for found in await listed(stage.worker())] == [StandstillKind.HALT]
+    await stage.worker().resolver.resolve("saga:o-1", RETRY)
+
+    assert await stage.book().end(ending) == {"ended": end}
+    assert stage.record("o-1").state is end
 
 
 # When a saga is walked by both regions, in any order, they go the same way and act once.

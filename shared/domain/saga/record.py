@@ -85,8 +85,10 @@ class SagaKinds:
     handlers: Handlers = field(default_factory=Handlers)
 
     def __post_init__(self) -> None:
-        self.handlers.add(saga_handler(EVENT_TYPE, SagaEvent, add_event))
-        self.handlers.add(saga_handler(END_TYPE, SagaEnd, end_saga))
+        # Without these two a saga may never end. No application's code runs in them, so they become
+        # faults for want of room only, or of time; a person lets them run again.
+        self.handlers.add(saga_handler(EVENT_TYPE, SagaEvent, add_event, is_ours=True))
+        self.handlers.add(saga_handler(END_TYPE, SagaEnd, end_saga, is_ours=True))
 
     def register[P: PlanMaker[Any]](self, kind: str, *, body: type[BaseModel]) -> Callable[[P], P]:
         """Decorate a pure function that makes a plan; a second one for a kind is a ValueError."""
@@ -102,16 +104,22 @@ class SagaKinds:
         return add
 
 
-def saga_handler(kind: str, body: type[BaseModel], handle: Handle) -> Handler:
+def saga_handler(
+    kind: str, body: type[BaseModel], handle: Handle, *, is_ours: bool = False
+) -> Handler:
     """The handler of a type that only the journals of sagas take."""
+    on_fault = OnFault.HALT if is_ours else OnFault.SKIP
     sessions = (f"{SAGA_SESSION_PREFIX}*",)
-    return Handler(kind, SAGA_RECORD, body, handle, OnFault.SKIP, sessions=sessions)
+    return Handler(kind, SAGA_RECORD, body, handle, on_fault, sessions=sessions, is_ours=is_ours)
 
 
 def kinds_of(handlers: Handlers) -> frozenset[str]:
     """The message types that start a saga."""
-    of_sagas = {kind for kind, handler in handlers.by_type.items() if handler.state == SAGA_RECORD}
-    return frozenset(of_sagas - {EVENT_TYPE, END_TYPE})
+    return frozenset(
+        kind
+        for kind, handler in handlers.by_type.items()
+        if handler.state == SAGA_RECORD and not handler.is_ours
+    )
 
 
 def start_saga(

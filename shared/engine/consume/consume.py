@@ -332,8 +332,10 @@ class Consumer:
         cancelled = next_entry.explain_cancellation(made_from) if message.reminder else None
         is_unbound = letter is not None and letter.is_unbound
         # No exception tells that a handler has ended its worker. With a claim such an end is
-        # counted, and after a few the message becomes a fault.
-        claims = handler is not None and (handler.kind is Kind.EFFECTFUL or as_try > 0)
+        # counted, and after a few the message becomes a fault. Code of our own is never the cause.
+        claims = handler is not None and (
+            handler.kind is Kind.EFFECTFUL or (as_try > 0 and not handler.is_ours)
+        )
         if claims and cancelled is None and not is_unbound:
             return await self.claims.process(made_from, as_try)
         # The handler runs before the position is won. Where another worker wins it, this result is
