@@ -16,6 +16,7 @@ has; what is left then the next message, the change feed and the sweep go on wit
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 
 from shared.domain.errors import CallerError, OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput
@@ -51,6 +52,8 @@ OTHERS_MAX = 4
 OTHERS_SECONDS = 1.0
 # How far a send is is written twice within the lag, but no more often than this.
 RECORD_SECONDS_MIN = 1.0
+# Where a pending outbox is stored, which tells it from every other.
+place_of = attrgetter("session", "position", "key")
 
 
 class OutputsLost(Exception):
@@ -65,8 +68,8 @@ class Dispatcher:
         self.journal = worker.journal
         self.delivery = delivery
         self.acknowledgements = acknowledgements
-        # The outboxes that this worker is sending: the session, and the position or key of each.
-        # They stay here until it is recorded who took them, as they are found pending until then.
+        # The places of the outboxes that this worker is sending. They stay until it is recorded who
+        # took them, as they are found pending until then.
         self.under_way: set[tuple[str, int | None, str]] = set()
 
     async def prepare(self, head: Entry | None, message: Message) -> EntryInput:
@@ -105,8 +108,7 @@ class Dispatcher:
         if not due.regions:
             return entry
         pending = PendingOutbox(entry.session, entry.outbox, entry.position)
-        key = (pending.session, pending.position, pending.key)
-        self.under_way.add(key)
+        self.under_way.add(place_of(pending))
         try:
             done = await self.deliver_in_time(pending, Outbox(batches, due.regions))
             left = entry.outbox.after(done)
@@ -118,7 +120,7 @@ class Dispatcher:
             # would abandon the delivery, whose copy would only find the entry.
             return entry
         finally:
-            self.under_way.discard(key)
+            self.under_way.discard(place_of(pending))
         after = replace(entry, outbox=left)
         self.worker.remember_head(entry.session, after, is_ours=True)
         return after
@@ -234,12 +236,11 @@ class Dispatcher:
         acknowledging means that the same bytes are sent again. Nothing is begun after `until`.
         With `retried`, a region and a blocked queue of it, only these outputs are sent.
         """
-        key = (pending.session, pending.position, pending.key)
-        self.under_way.add(key)
+        self.under_way.add(place_of(pending))
         try:
             return await self.send_and_record(pending, until, retried)
         finally:
-            self.under_way.discard(key)
+            self.under_way.discard(place_of(pending))
 
     async def send_and_record(
         self,
@@ -308,7 +309,7 @@ class Dispatcher:
         """Say whether somebody sends an outbox to a region: this worker, or one that wrote so."""
         if region not in pending.outbox.regions:
             return False
-        is_here = (pending.session, pending.position, pending.key) in self.under_way
+        is_here = place_of(pending) in self.under_way
         return is_here or pending.is_sent_elsewhere(region, self.worker.policy.lag_seconds)
 
     def left_pending(self, pending: PendingOutbox, error: Exception) -> Outbox:
