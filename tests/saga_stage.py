@@ -48,14 +48,14 @@ class Stage(World):
 
     def book(self, region: str = "east") -> Sagas:
         """A new process's way to the sagas."""
-        return Sagas(self.worker(region).commands)
+        return Sagas(self.worker(region).consumer)
 
     async def tell(self, session: str, kind: str, body: str, name: str = "") -> None:
         """Apply a message to a session."""
         message_id = derive_id(session, kind, body, name)
         at = datetime.fromtimestamp(self.clock.today(), UTC).isoformat()
         message = Message(message_id, session, kind, body.encode(), time=at)
-        await self.worker().commands.apply(message)
+        await self.worker().consumer.ask(message)
 
     async def start(self, key: str, order: str, region: str = "east") -> SagaResponse:
         """Start a saga that takes an order to its end."""

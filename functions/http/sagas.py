@@ -50,7 +50,7 @@ async def start_saga_over_http(
 
     Starting it again changes nothing; other content under the same key is a 409.
     """
-    sagas = Sagas(services.commands)
+    sagas = Sagas(services.consumer)
     key = read_name(request, SAGA, frozenset({"type"}))
     traceparent = read_traceparent(request.headers.get(TRACE_HEADER))
     with sagas.worker.span("start saga", traceparent, saga=key):
@@ -76,7 +76,7 @@ async def describe_saga_over_http(
     services: Services, request: func.HttpRequest
 ) -> func.HttpResponse:
     """Answer what the journals of a saga and of its steps say; 404 for an unknown saga."""
-    sagas, key = Sagas(services.commands), read_name(request, SAGA)
+    sagas, key = Sagas(services.consumer), read_name(request, SAGA)
     record = await sagas.read_record(key)
     if record is None:
         return respond({"key": key, "state": None}, 404)
@@ -101,7 +101,7 @@ async def add_event_over_http(
     event = request.route_params["event"]
     if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
         raise InvalidMessage(f"{event!r} is no event that can be raised")
-    response = await Sagas(services.commands).add_event(key, event)
+    response = await Sagas(services.consumer).add_event(key, event)
     return await respond_changed(client, key, response)
 
 
@@ -117,7 +117,7 @@ async def cancel_over_http(
 ) -> func.HttpResponse:
     """202 when the saga will turn back; 409 when there is no way back. The body is not read."""
     key = read_name(request, SAGA)
-    response = await Sagas(services.commands).cancel(key)
+    response = await Sagas(services.consumer).cancel(key)
     return await respond_changed(client, key, response)
 
 

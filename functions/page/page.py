@@ -129,7 +129,7 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
     require_request(request, frozenset({"key"}))
     key = request.params.get("key", "").strip()
     require_text("key", key)
-    sagas = Sagas(services.commands)
+    sagas = Sagas(services.consumer)
     record = await sagas.read_record(key)
     if record is None:
         return render(request, "saga.html", 404, key=key, saga=None, sessions={}, ended=False)

@@ -25,7 +25,7 @@ type Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def build_saga_blueprint(services: Services) -> func.Blueprint:
     """The orchestrator, its activities, what starts its instances and what removes them."""
     bp = func.Blueprint()
-    sagas = Sagas(services.commands)
+    sagas = Sagas(services.consumer)
     for activity, perform in sagas.activities().items():
         add_activity(services, bp, activity, perform)
 

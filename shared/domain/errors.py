@@ -7,6 +7,7 @@ LockstepError
 |  |- NotAuthenticated
 |  |- InvalidBody
 |  |- UnknownType
+|  |- NotRecorded
 |  |- UnknownSession
 |  |- ContentConflict
 |  |- NotHalted
@@ -58,6 +59,10 @@ class InvalidBody(CallerError):
 
 class UnknownType(CallerError):
     """No handler is registered for the type of the message."""
+
+
+class NotRecorded(CallerError):
+    """The message is for a handler that leaves no record, so nobody can answer for it."""
 
 
 class UnknownSession(CallerError):

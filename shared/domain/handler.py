@@ -137,8 +137,8 @@ class Handled[S: BaseModel]:
     """A handler's whole result: the new state and the outputs, in the order of sending.
 
     `cancels` names reminders that are not wanted any more; one that the same result sets stays.
-    `answer` is kept in the entry for the sender of a command; see engine/sagas/steps.py. `alert`
-    says why a person has to look at this: it is listed until somebody closes it.
+    `answer` is kept in the entry, for whoever asked. `alert` says why a person has to look at this:
+    it is listed until somebody closes it.
     """
 
     state: S

@@ -196,8 +196,8 @@ class Entry:
     outputs. `raised_at` is where the handler of a fault raised: frames without values. `captured`
     is what the handler looked up once. `reminders` are the ids of the scheduled outputs that were
     not taken yet, by the names under which they can be cancelled. `lease` is there while the entry
-    is a claim. `answer` is what the handler replied to the sender of a command. `alert` is why the
-    handler asked for a person, and `closed` who took note of what the entry asked for.
+    is a claim. `answer` is what the handler answered to whoever asked. `alert` is why
+    the handler asked for a person, and `closed` who took note of what the entry asked for.
     `state_bytes` is about the size of the state as JSON, where it is known; it is not stored.
     """
 

@@ -30,7 +30,6 @@ from shared.engine.operate.standstills import Standstills
 from shared.engine.publish.ingest import Ingest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
-from shared.engine.sagas.steps import Commands
 from shared.engine.worker import Policy, Worker
 from shared.ports import Browser, Clock, Telemetry
 from shared.storage.journal import Journal
@@ -42,7 +41,6 @@ class Services:
 
     worker: Worker
     consumer: Consumer
-    commands: Commands
     rejecter: Rejecter
     dead_letters: DeadLetters
     resolver: Resolver
@@ -115,7 +113,6 @@ def build(  # noqa: PLR0913 - what a worker is made of
     return Services(
         worker=worker,
         consumer=consumer,
-        commands=Commands(consumer),
         rejecter=rejecter,
         dead_letters=DeadLetters(consumer, rejecter, delivery.bus, delivery.queues.here),
         resolver=Resolver(consumer, outputs),

@@ -157,14 +157,14 @@ class Journal:
         return decode_cursor(document) if document else None
 
     async def marker(
-        self, session: str, message_id: str, source: str = OWN_SOURCE
+        self, session: str, message_id: str, source: str = OWN_SOURCE, *, newest: bool = False
     ) -> Marker | None:
         """Return the marker of an un-numbered message while it is kept, or None: one read.
 
-        A new one may be missed.
+        A new one may be missed, at half the price, unless the `newest` is asked for.
         """
         marker = marker_id(message_id, source)
-        document = await self.container.read(session, marker, may_be_old=True)
+        document = await self.container.read(session, marker, may_be_old=not newest)
         return decode_marker(document) if document else None
 
     async def append(self, entry: Entry, carried: Carried = NOTHING_CARRIED) -> WriteResult:

@@ -31,6 +31,7 @@ from shared.domain.saga.plan import SagaState
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
+from shared.engine.consume.outcomes import Reply, Waiting
 from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
@@ -456,8 +457,14 @@ async def numbered_elsewhere(regions: BusinessRegions) -> object:
 async def commanded(regions: BusinessRegions) -> object:
     """A command, and what it answers."""
     command = plain(0, "account.ask")
-    reply = await regions.insist(lambda worker: worker.commands.apply(command))
-    return reply, await regions.result()
+
+    async def ask(worker: Services) -> Reply:
+        reply = await worker.consumer.ask(command)
+        if isinstance(reply, Waiting):
+            raise Unavailable("it has not come to its end")
+        return reply
+
+    return await regions.insist(ask), await regions.result()
 
 
 async def rejected(regions: BusinessRegions) -> object:

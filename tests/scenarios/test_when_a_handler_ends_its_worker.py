@@ -15,9 +15,8 @@ from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.engine.build import Services
 from shared.engine.consume.consume import AGAIN
-from shared.engine.consume.outcomes import Faulted, Parked, PassedThrough, Processed
+from shared.engine.consume.outcomes import Failed, Faulted, Parked, PassedThrough, Processed
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
-from shared.engine.sagas.steps import Failed
 from shared.testkit.exercise import exercise
 from shared.testkit.given import given
 from shared.testkit.injected_faults import CallFault, ProcessKilled
@@ -267,7 +266,7 @@ async def test_a_command_ends_too_and_its_step_is_refused() -> None:
     east, reply = Hosted("east", world), None
     for _ in range(6):
         with suppress(ProcessKilled, LockstepError):
-            reply = await east.worker.commands.apply(command)
+            reply = await east.worker.consumer.ask(command)
         if reply is not None:
             break
         east.deaths += 1

@@ -41,7 +41,6 @@ from shared.engine.consume.outcomes import (
 )
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.sagas import Sagas
-from shared.engine.sagas.steps import Commands
 from shared.ports import DeadLetter
 from tests.world import (
     LAG_SECONDS,
@@ -345,11 +344,11 @@ async def test_when_a_person_sets_a_newer_state_by_old_code_it_waits() -> None:
 
 async def test_when_a_saga_was_recorded_by_a_newer_release_it_is_not_touched() -> None:
     world = World(handlers=SagaKinds().handlers)
-    await Sagas(Commands(world.east.consumer)).add_event("trip-1", "paid")
+    await Sagas(world.east.consumer).add_event("trip-1", "paid")
     for document in world.journal.partitions["saga:trip-1"].values():
         if "model" in document:
             document["model"] = ["SagaRecord", 2]
-    sagas = Sagas(Commands(world.worker("east").consumer))
+    sagas = Sagas(world.worker("east").consumer)
 
     with pytest.raises(NewerState, match="version 2 of 'SagaRecord'"):
         await sagas.read_record("trip-1")

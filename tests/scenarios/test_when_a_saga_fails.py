@@ -228,7 +228,7 @@ async def test_a_step_that_takes_too_long_is_tried_again(stage: TripStage) -> No
         raise AssertionError
 
     slow = step("a", "ok", "ok").model_copy(update={"seconds": 0.01})
-    taker = Sagas(stage.worker().commands).steps
+    taker = Sagas(stage.worker().consumer).steps
     await stage.book().start("t-1", "trip.book", b'{"do":{"a":"ok"}}')
     at = (await stage.walk("t-1")).saga.at
     stage.journal.append = never  # type: ignore[assignment, method-assign]

@@ -218,7 +218,7 @@ async def in_a_step(do: Do) -> str:
     for region in (world.east, world.west):
         # The session halts, so there is no answer yet.
         with suppress(LockstepError):
-            await region.commands.apply(command)
+            await region.consumer.ask(command)
     return await fault_in(world)
 
 
@@ -233,7 +233,7 @@ async def in_a_plan(do: Do) -> str:
         return Plan(parts=(Stage(steps=(step,)),))
 
     world = World(handlers=kinds.handlers)
-    response = await Sagas(world.east.commands).start("k", "order.place", b'{"amount":1}')
+    response = await Sagas(world.east.consumer).start("k", "order.place", b'{"amount":1}')
     assert not response.is_accepted
     for region in REGIONS:
         assert isinstance(

@@ -103,7 +103,7 @@ class Load:
             body = json.dumps({"amount": number + 1}).encode()
             now = datetime.now(UTC).isoformat()
             command = Message(f"step-{number}", session, "account.bill", body, time=now)
-            await self.insist(partial(worker.commands.apply, command))
+            await self.insist(partial(worker.consumer.ask, command))
 
 
 async def amounts_of(worker: Services, session: str) -> object:

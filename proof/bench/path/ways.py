@@ -179,7 +179,7 @@ def to_delivery(message: Message) -> ServiceBusMessage:
 
 async def record_step(services: Services) -> RecordedPath:
     """Record a saga's step in a session that this worker knows, from the activity to its reply."""
-    steps = Sagas(services.commands).steps
+    steps = Sagas(services.consumer).steps
 
     def work(number: int) -> dict[str, object]:
         command = {"session": "stock:p", "type": "stock.receive", "body": {"quantity": 1}}

@@ -186,8 +186,8 @@ def violations(world: World) -> Iterator[Violation]:
 
 
 def everything_that_came(world: World) -> dict[Identity, list[Message]]:
-    """Yield every message that any region's queue took in, and every command, with its copies."""
-    copies_by_identity = {name: list(copies) for name, copies in world.commands.items()}
+    """Yield all that any region's queue took in, and all that was asked, with its copies."""
+    copies_by_identity = {name: list(copies) for name, copies in world.asked.items()}
     for namespace in world.namespaces.values():
         for queued in namespace.accepted[QUEUE]:
             copies_by_identity.setdefault(identity(queued.message), []).append(queued.message)

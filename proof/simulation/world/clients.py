@@ -193,7 +193,7 @@ async def handle_request(
     services: Services, client: HubClient, request: SagaRequest
 ) -> SagaResponse:
     """Do what the HTTP functions do: write to the journal, then notify the task hub if it can."""
-    book, key = Sagas(services.commands), request.key
+    book, key = Sagas(services.consumer), request.key
     match request.action:
         case StartSaga(kind, body):
             answer = await book.start(key, kind, body)

@@ -1,7 +1,6 @@
 """The services of the platform: the store, brokers, change feeds, task hubs and processes."""
 
 from collections import defaultdict
-from dataclasses import replace
 
 from proof.simulation.world.broker import Namespace
 from proof.simulation.world.faults import FaultInjector, FaultProfile, SeededRandom
@@ -10,8 +9,8 @@ from proof.simulation.world.process import Process, ProcessClock, RemoteBus, Rem
 from proof.simulation.world.recorder import (
     Identity,
     Observations,
-    RecordingCommands,
     RecordingJournal,
+    record_asked,
 )
 from proof.simulation.world.task_hub import TaskHub
 from proof.simulation.world.variant import Variant
@@ -60,7 +59,7 @@ class Cloud:
         self.feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in REGIONS}
         self.hubs: dict[str, TaskHub] = self.new_hubs() if kinds_of(handlers) else {}
         self.saga_feeds = {r: ChangeFeed(r, self.journal.store, self.injector) for r in self.hubs}
-        self.commands: dict[Identity, list[Message]] = defaultdict(list)
+        self.asked: dict[Identity, list[Message]] = defaultdict(list)
         self.workers = 0
 
     def new_namespace(self, region: str) -> Namespace:
@@ -125,5 +124,5 @@ class Cloud:
             self.producer(process),
             self.policy,
         )
-        commands = RecordingCommands(services.consumer, self.commands)
-        return replace(services, commands=commands)
+        record_asked(services.consumer, self.asked)
+        return services

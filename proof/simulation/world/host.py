@@ -136,7 +136,7 @@ class SagaWorker:
     observed: Observations
 
     def __post_init__(self) -> None:
-        self.book = Sagas(self.services.commands)
+        self.book = Sagas(self.services.consumer)
         self.activities = self.book.activities()
         self.client = HubClient(self.process, self.hub)
 

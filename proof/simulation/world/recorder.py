@@ -14,7 +14,7 @@ from shared.domain.journal import Json
 from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.engine.consume.consume import Consumer
-from shared.engine.sagas.steps import CommandReply, Commands
+from shared.engine.consume.outcomes import Reply
 from shared.ports import DeleteDocument, Document, Operation, WriteResult
 from shared.storage.documents import is_entry, sequence_of
 from shared.storage.entries import lacks_state
@@ -176,18 +176,17 @@ class RecordingStore(MemoryStore):
         self.violations.append(Violation(promise, text))
 
 
-class RecordingCommands(Commands):
-    """A worker's commands, each recorded beside those of every other worker."""
+def record_asked(consumer: Consumer, asked: dict[Identity, list[Message]]) -> None:
+    """Record what a worker is asked beside what every other worker is."""
+    ask = consumer.ask
 
-    def __init__(self, consumer: Consumer, applied: dict[Identity, list[Message]]) -> None:
-        super().__init__(consumer)
-        self.applied = applied
+    async def record(message: Message, seconds: float = 0.0) -> Reply:
+        copies = asked[message.session, message.id, message.digest]
+        if message not in copies:
+            copies.append(message)
+        return await ask(message, seconds)
 
-    async def apply(self, command: Message) -> CommandReply:
-        copies = self.applied[command.session, command.id, command.digest]
-        if command not in copies:
-            copies.append(command)
-        return await super().apply(command)
+    vars(consumer)["ask"] = record
 
 
 class RecordingJournal(MemoryJournal):

@@ -34,19 +34,30 @@ from shared.domain.decision import (
     decide,
     explain_expiry,
 )
-from shared.domain.errors import CallerError, NewerState, NotStorable, Unavailable
+from shared.domain.errors import (
+    CallerError,
+    InvalidMessage,
+    NewerState,
+    NotRecorded,
+    NotStorable,
+    Unavailable,
+)
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message
-from shared.domain.next_entry import EntryInput
+from shared.domain.next_entry import EntryInput, state_position
 from shared.domain.outbox import NO_OUTBOX, Outbox
+from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.fold import Folder
 from shared.engine.consume.outcomes import (
     AlreadyDone,
+    Answered,
     Claimed,
+    Conflicting,
     Expired,
+    Failed,
     Faulted,
     NotYet,
     Outcome,
@@ -54,6 +65,8 @@ from shared.engine.consume.outcomes import (
     PassedThrough,
     Processed,
     Refused,
+    Reply,
+    Waiting,
     compare_content,
     report_conflict,
 )
@@ -155,6 +168,60 @@ class Consumer:
         if call.result is None or isinstance(call.result, Exception):
             raise call.result or RuntimeError("the call has no result")
         return call.result
+
+    async def ask(self, message: Message, seconds: float = 0.0) -> Reply:
+        """Apply a message that carries no number at once, unless that was done before; its reply.
+
+        The same message, by session, source and id, acts once and is given the same reply by
+        every worker of every region, whatever time it carries. For so many seconds a reply is
+        waited for that is still to come. Raises InvalidMessage for what can never be taken and
+        NotRecorded for an idempotent handler's, of which nobody could know whether it acted;
+        Unavailable or OutcomeUnknown: ask the same again.
+        """
+        if message.number is not None:
+            raise InvalidMessage("what is asked carries no producer number")
+        if self.worker.handlers.kind_of(message.type) is Kind.IDEMPOTENT:
+            raise NotRecorded(
+                f"the handler of {message.type!r} is idempotent and leaves no record to answer"
+                " from: publish the message instead"
+            )
+        end_at = self.clock.now() + seconds
+        is_careful = self.clock.now() < self.worker.careful_until
+        outcome = await self.consume(message, as_try=int(is_careful))
+        if isinstance(outcome, Processed | Faulted | Refused):
+            return reply_in(outcome.entry)
+        if isinstance(outcome, Conflicting):
+            return outcome
+        reply = await self.read_reply(message)
+        while isinstance(reply, Waiting) and self.clock.now() < end_at:
+            await self.clock.sleep(self.waits.poll_seconds)
+            reply = await self.read_reply(message)
+        if isinstance(outcome, Expired):
+            # Its marker may be gone, but its entry may still be there.
+            return reply or outcome
+        if reply is None:
+            raise Unavailable(f"session {message.session!r} cannot say what became of it", 1.0)
+        return reply
+
+    async def read_reply(self, message: Message) -> Reply | None:
+        """Return the reply that is recorded for a message without a number; None for nothing.
+
+        A tombstone that gave the message up is answered for in its place. Raises Unavailable.
+        """
+        marker = await self.journal.marker(message.session, message.id, message.source, newest=True)
+        if marker is None:
+            return None
+        recorded = marker.identity
+        # A tombstone has the place of the message itself: only we send these.
+        if recorded.digest != message.digest and recorded.type != TOMBSTONE_TYPE:
+            return report_conflict(message)
+        stored = await self.journal.stored_entry(message.session, marker.position)
+        # The marker of one that waits beside a claim names the claim, which answers another one.
+        if stored is not None:
+            return reply_in(stored.entry) if recorded in stored.entry.identities else Waiting()
+        if await self.journal.parked(message.session, recorded.number):
+            return Waiting()
+        return Expired(f"message {message.id!r} was processed, and its entry is compacted")
 
     async def pass_through(self, message: Message) -> PassedThrough:
         """Run an idempotent handler without a journal.
@@ -520,6 +587,18 @@ class Consumer:
                 # There is a session after all: a read costs less than running and being refused.
                 await self.worker.read_head(entry.session)
         return stored
+
+
+def reply_in(entry: Entry) -> Reply:
+    """Return the reply that the entry of a single message is to it."""
+    match entry.status:
+        case Status.COMPLETED:
+            return Answered(entry.position, state_position(entry), entry.answer or None)
+        case Status.FAULTED | Status.SKIPPED:
+            is_halting = entry.halt is not None and entry.halt.at == entry.position
+            return Failed(entry.reason or "refused", entry.position, is_halting)
+        case Status.PARKED | Status.WORKING:
+            return Waiting()
 
 
 def outcome_of(entry: Entry | None) -> Outcome | None:

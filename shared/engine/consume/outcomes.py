@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from shared.domain.journal import Entry
+from shared.domain.journal import Entry, Json
 from shared.domain.message import Message
 from shared.domain.reports import SKIPPED_DIGEST
 
@@ -84,6 +84,42 @@ type Outcome = (
     | Expired
     | PassedThrough
 )
+
+
+# The replies to whoever asked, by which the same message is answered however often it is asked.
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The message took effect at a position of its session.
+
+    `version` is the position at which the session's state was written last, up to there: the state
+    is as that entry left it. `answer` is what the handler answered, if anything.
+    """
+
+    position: int
+    version: int | None
+    answer: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The message did not take effect, for the reason that the journal has at this position.
+
+    Where it `halts` the session, a person may have it run again. Otherwise it never takes effect.
+    """
+
+    reason: str
+    position: int | None = None
+    halts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The message is safe in the journal and has not come to its end: ask again."""
+
+
+type Reply = Answered | Failed | Waiting | Conflicting | Expired
 
 
 def compare_content(message: Message, digest: str) -> Outcome:

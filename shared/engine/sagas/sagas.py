@@ -33,8 +33,9 @@ from shared.domain.saga.record import (
     start_message,
 )
 from shared.domain.saga.walk import Activity, StartedSaga
+from shared.engine.consume.consume import Consumer
 from shared.engine.handle.handle import parse_body, parse_state, run_pure
-from shared.engine.sagas.steps import Answered, Commands, SagaSteps, interpret, read_reply
+from shared.engine.sagas.steps import RETRY_SECONDS, SagaSteps, interpret
 
 # An activity as Durable Functions calls it: JSON in, JSON out. It may be called any number of
 # times, at the same time, and in both regions; what raises is to be called again.
@@ -52,10 +53,10 @@ class SagaResponse:
 class Sagas:
     """One worker's way to the journals of sagas."""
 
-    def __init__(self, commands: Commands) -> None:
-        self.commands = commands
-        self.worker = commands.worker
-        self.steps = SagaSteps(commands)
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.worker = consumer.worker
+        self.steps = SagaSteps(consumer)
 
     def activities(self) -> dict[Activity, PerformActivity]:
         """The activities that a walk calls, by name."""
@@ -158,14 +159,16 @@ class Sagas:
 
     async def read_outcome(self, key: str, at: str, step: Step) -> StepOutcome | None:
         """Return the outcome of a step, None for nothing yet."""
-        journal = self.worker.journal
         if step.undo is not None:
-            undone = await read_reply(journal, step_message(key, at, step, Direction.UNDO))
+            undone = await self.read_step(step_message(key, at, step, Direction.UNDO))
             if undone is not None:
-                is_undone = interpret(undone).outcome is StepOutcome.DONE
+                is_undone = undone.outcome is StepOutcome.DONE
                 return StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
-        done = await read_reply(journal, step_message(key, at, step, Direction.DO))
-        return interpret(done).outcome if done is not None else None
+        done = await self.read_step(step_message(key, at, step, Direction.DO))
+        return done.outcome if done is not None else None
+
+    async def read_step(self, command: Message) -> StepReply | None:
+        return interpret(await self.consumer.read_reply(command))
 
     async def read_record(self, key: str) -> SagaRecord | None:
         """Return the record in the saga's journal, None where there is none.
@@ -191,9 +194,10 @@ class Sagas:
         if self.worker.telemetry is not None:
             traceparent = traceparent_of(key_of(message.session) or "")
             message = replace(message, traceparent=traceparent)
-        reply = await self.commands.apply(message)
-        refused = reply.answer.get("refused") if isinstance(reply, Answered) else reply.reason
-        return SagaResponse(is_accepted=refused is None, reason=refused)
+        reply = interpret(await self.consumer.ask(message))
+        if reply is None:
+            raise Unavailable(f"session {message.session!r} waits", RETRY_SECONDS)
+        return SagaResponse(is_accepted=reply.outcome is StepOutcome.DONE, reason=reply.reason)
 
     @property
     def now(self) -> str:
