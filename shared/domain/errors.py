@@ -158,3 +158,7 @@ class Misconfigured(Unavailable):
 
 class OutcomeUnknown(LockstepError):
     """No answer came; the operation may have been applied, or may still be."""
+
+
+class StateCompacted(OutcomeUnknown):
+    """The state after a remembered head is not kept any more: a newer head has its own."""

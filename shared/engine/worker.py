@@ -17,7 +17,7 @@ from itertools import count
 
 from shared.domain import next_entry
 from shared.domain.decision import marker_seconds
-from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.errors import OutcomeUnknown, StateCompacted, Unavailable
 from shared.domain.handler import HandlerInput, Handlers
 from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
@@ -319,7 +319,7 @@ class Worker:
     async def input_after(self, head: Entry | None) -> HandlerInput:
         """Return what the next handler starts from: the state is the head's or another entry's.
 
-        Raises Unavailable, and OutcomeUnknown where that entry was compacted meanwhile.
+        Raises Unavailable, and StateCompacted where that entry was compacted meanwhile.
         """
         if head is None:
             return HandlerInput()
@@ -329,9 +329,9 @@ class Worker:
                 return HandlerInput(produced=head.produced, reminders=head.reminders)
             holder = await self.journal.entry(head.session, head.state_at)
         if holder is None or holder.state is None:
-            # The head was remembered for too long: the next message reads the newest one.
+            # The head was remembered for too long: whoever goes on reads the newest one.
             self.remember_head(head.session, None)
-            raise OutcomeUnknown(f"the state of session {head.session!r} was compacted meanwhile")
+            raise StateCompacted(f"the state of session {head.session!r} was compacted meanwhile")
         return HandlerInput(
             holder.state, head.produced, model=holder.model, reminders=head.reminders
         )

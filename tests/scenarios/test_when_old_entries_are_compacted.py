@@ -1,18 +1,30 @@
 """Entries that nothing needs any more are removed; whatever is still needed stays."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shared.domain import next_entry
 from shared.domain.journal import Status
 from shared.domain.message import home_region
-from shared.engine.consume.outcomes import AlreadyDone
+from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.operate.compact import LEFT_SECONDS, REMOVED_AT_ONCE, RUN_SECONDS, Compacted
 from shared.storage.entries import GENESIS_ID, MILESTONE_EVERY, position_id
 from shared.testkit.injected_faults import CallFault
 from tests.sized_outputs import WRITER, handlers, writing
-from tests.world import LAG_SECONDS, POLICY, REGIONS, SKIP, World, in_place_of, message, take
+from tests.world import (
+    IMPATIENT,
+    LAG_SECONDS,
+    POLICY,
+    REGIONS,
+    SKIP,
+    World,
+    in_place_of,
+    message,
+    take,
+)
 
 RETENTION = POLICY.retention_seconds
 MANY = 2 * MILESTONE_EVERY + 10
@@ -353,3 +365,35 @@ async def test_outputs_of_removed_entries_stay_delivered_once(world: World) -> N
 
     assert world.outputs("east") == world.outputs("west") == sent
     assert len(sent) == MANY
+
+
+@pytest.mark.parametrize("together", [1, 3])
+@pytest.mark.parametrize("way", ["parked", "kept"])
+async def test_a_worker_whose_remembered_state_is_gone_takes_the_next_message_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, way: str, together: int
+) -> None:
+    """Its last entry had no state of its own, and the other region went on from there."""
+    monkeypatch.setattr(next_entry, "STATE_INLINE_BYTES_MAX", 0)
+    sleeper = world.worker("east", IMPATIENT)
+    if way == "parked":
+        begin = 1
+        await take(sleeper, message(0), message(2))
+    else:
+        begin = 2
+        await take(world.east, message(0), message(1, 0, kind="account.boast"))
+        await sleeper.worker.read_head("acc-7")
+    await take(world.west, *(message(n) for n in range(begin, MANY)))
+    world.clock.seconds += RETENTION
+    await world.east.compactor.compact()
+    remembered = sleeper.worker.heads["acc-7"].entry
+    assert remembered is not None
+    assert (remembered.state, remembered.state_at) == (None, 0)
+    arriving = [message(n, 100 + n, group="till") for n in range(together)]
+
+    outcomes = await asyncio.gather(*map(sleeper.consumer.consume, arriving))
+
+    assert all(isinstance(outcome, Processed) for outcome in outcomes)
+    reader = world.worker("west").worker
+    state = (await reader.input_after(await reader.read_head("acc-7"))).state
+    sums = [*range(1, MANY + 1), *range(100, 100 + together)]
+    assert state["amounts"] == [one for one in sums if way == "parked" or one != begin]

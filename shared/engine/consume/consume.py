@@ -40,6 +40,7 @@ from shared.domain.errors import (
     NewerState,
     NotRecorded,
     NotStorable,
+    StateCompacted,
     Unavailable,
 )
 from shared.domain.handler import HandlerInput, Kind
@@ -287,6 +288,11 @@ class Consumer:
                         # A deployment is under way. Newer code drains what is parked, with the
                         # session's next message or its sweep, and people see what stays so.
                         outcome = await self.parking.park(head, message)
+                        continue
+                    except StateCompacted:
+                        # The other region took this session further, long ago.
+                        if is_fresh:
+                            raise
                         continue
                     # Not only the position may have been taken: the marker of an earlier copy
                     # refuses the batch too, and the same batch must not be tried for ever.
@@ -574,7 +580,11 @@ class Consumer:
         None where that is no use, or when another worker was first: then the head is not trusted.
         """
         head = made_from.head
-        entry = self.folder.fold(made_from, messages, await self.worker.input_after(head))
+        try:
+            given = await self.worker.input_after(head)
+        except StateCompacted:
+            return None
+        entry = self.folder.fold(made_from, messages, given)
         if entry is None:
             return None
         try:
