@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.domain.producer import ProducerOptions
+from shared.domain.producer import Ledger, ProducerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,10 @@ class PartitionPublishingOptions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPublishingProperties:
-    """A producer's view of a session (the partition). What is not known yet is None.
+    """The state of a producer's group in a session (the partition), as far as it is published.
 
-    Before the first successful send it repeats the options; the store is not asked.
+    Where it never did, there is no number, and the owner level is that of the options: None where
+    they name none. A number that is given to messages which no region surely has is not published.
     """
 
     partition_id: str
@@ -54,9 +55,13 @@ class IdempotentProducerOptions:
         group, level, start = self.merge(session)
         return ProducerOptions(group, level or 0, start)
 
-    def get_initial_properties(self, session: str) -> PartitionPublishingProperties:
-        group, level, start = self.merge(session)
-        return PartitionPublishingProperties(session, group, level, start - 1 if start else None)
+    def describe(self, session: str, ledger: Ledger | None) -> PartitionPublishingProperties:
+        """A session's properties by its ledger, or by these options where there is none."""
+        group, level, _ = self.merge(session)
+        if ledger is None:
+            return PartitionPublishingProperties(session, group, level, None)
+        last = ledger.next - 1 if ledger.next else None
+        return PartitionPublishingProperties(session, group, ledger.level, last)
 
     def merge(self, session: str) -> tuple[str, int | None, int | None]:
         own = self.partition_options.get(session, PartitionPublishingOptions())

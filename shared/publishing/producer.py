@@ -39,9 +39,18 @@ class IdempotentProducer:
     async def get_partition_publishing_properties(
         self, session: str
     ) -> PartitionPublishingProperties:
-        """Group, owner level and last published number of a session, as this producer knows it."""
-        self.require_open()
-        return self.published.get(session) or self.options.get_initial_properties(session)
+        """Group, owner level and last published number of a session.
+
+        What this producer has published there it knows itself. Before that the ledger says it, also
+        where another producer of the group has a higher owner level: one read, and one query where
+        the group has a ledger. Raises Misconfigured, Unavailable or OutcomeUnknown as `send` does.
+        """
+        with self.track_operation():
+            if session in self.published:
+                return self.published[session]
+            options = self.options.resolve(session)
+            ledger = await self.producer.look(session, options.producer_group_id)
+            return self.options.describe(session, ledger)
 
     async def create_batch(
         self, session: str, max_size_in_bytes: int | None = None

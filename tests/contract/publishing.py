@@ -8,7 +8,7 @@ import pytest
 from shared.domain.errors import ProducerDisconnected
 from shared.domain.message import Message
 from shared.publishing.message import SessionMessage
-from shared.publishing.options import IdempotentProducerOptions
+from shared.publishing.options import IdempotentProducerOptions, PartitionPublishingProperties
 from shared.publishing.producer import IdempotentProducer
 
 type Opened = AbstractAsyncContextManager[IdempotentProducer]
@@ -73,6 +73,17 @@ class PublishingBasics(ABC):
 
         assert [numbers(first), numbers(again), numbers(more)] == [[0, 1], [0, 1], [2]]
         assert told(await self.sent("east", session, 3)) == expected(first + more)
+
+    async def test_a_new_process_knows_what_its_group_has_published(self, session: str) -> None:
+        async with self.opening(IdempotentProducerOptions("bank", 2)) as first:
+            await first.send(drafts(0, 3), session=session)
+        async with self.opening(OPTIONS) as second:
+            known = await second.get_partition_publishing_properties(session)
+            other = await second.get_partition_publishing_properties(f"{session}-other")
+
+        # The level is the owner's, by which this producer knows that it is fenced.
+        assert known == PartitionPublishingProperties(session, "bank", 2, 2)
+        assert other == PartitionPublishingProperties(f"{session}-other", "bank", None, None)
 
     async def test_a_higher_owner_level_takes_over(self, session: str) -> None:
         mine, late, theirs = drafts(0, 1), drafts(1, 1), drafts(2, 1)

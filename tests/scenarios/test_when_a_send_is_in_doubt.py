@@ -59,6 +59,27 @@ async def failed_to_send(world: World) -> tuple[IdempotentProducer, SessionMessa
     return producer, first
 
 
+# When a process that died had numbered messages which no region has.
+
+
+async def test_when_a_new_process_asks_for_what_was_published_unsent_numbers_do_not_count(
+    world: World,
+) -> None:
+    dead = IdempotentProducer(world.producer(), BANK)
+    await dead.send([note("a", 1)], session=SESSION)
+    with world.without("east", "west"), pytest.raises(OutcomeUnknown):
+        await dead.send([note("b", 2), note("c", 3)], session=SESSION)
+
+    after = IdempotentProducer(world.producer(), BANK)
+    before_sweep = await after.get_partition_publishing_properties(SESSION)
+    await sweep_later(world)
+    after_sweep = await after.get_partition_publishing_properties(SESSION)
+
+    assert (before_sweep.owner_level, before_sweep.last_published_sequence_number) == (0, 0)
+    assert after_sweep.last_published_sequence_number == 2
+    assert [m.id for m in world.bus.messages("east", "in")] == ["a", "b", "c"]
+
+
 async def test_the_unknown_bytes_are_sent_first_and_keep_their_numbers(world: World) -> None:
     (producer, first), other = await failed_to_send(world), note("b", 2)
 

@@ -121,18 +121,35 @@ class LedgerBook:
                 self.remembered[session, group] = stored
         return stored
 
+    async def published(self, session: str, group: str) -> Ledger | None:
+        """The group's ledger as the store has it, up to the numbers that some region surely has.
+
+        Nothing is sent or remembered.
+        """
+        stored = await self.journal.ledger(session, group)
+        if stored is None:
+            return None
+        # Read after the ledger: what was numbered since then is no part of the answer. Only the
+        # newest operation may be unsent; those before it were settled first.
+        unsent = await self.unsent(session, group)
+        starts = (number.sequence for one in unsent if (number := one.outbox.messages[0].number))
+        return replace(stored.ledger, next=min([stored.ledger.next, *starts]))
+
     async def settle(self, session: str, group: str) -> bool:
         """Send what the group has numbered in the session and no region surely has.
 
         Whether the ledger was changed by that: it forgets what no queue takes. Raises
         OutcomeUnknown when no region takes it.
         """
-        found = await self.journal.pending(session, self.delivery.regions)
         # In order, and all of them before anything newer: otherwise a receiver would park the newer
         # messages behind numbers that nobody is sending.
-        unsent = [one for one in sort_for_delivery(found) if self.is_unsent(one, group)]
-        left = [await self.deliver(group, one) for one in unsent]
+        left = [await self.deliver(group, one) for one in await self.unsent(session, group)]
         return any(outbox.refused for outbox in left)
+
+    async def unsent(self, session: str, group: str) -> list[PendingOutbox]:
+        """The operations of the group that no region surely has, in order: one query."""
+        found = await self.journal.pending(session, self.delivery.regions)
+        return [one for one in sort_for_delivery(found) if self.is_unsent(one, group)]
 
     def is_unsent(self, pending: PendingOutbox, group: str) -> bool:
         """Return whether it is an operation of the group that every region still waits for."""

@@ -7,7 +7,7 @@ from itertools import pairwise
 from shared.domain.errors import InvalidMessage, TooLarge
 from shared.domain.message import Message, Number
 from shared.domain.outbox import HERE, Delivered, Outbox, PendingOutbox
-from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.producer import Draft, Ledger, ProducerOptions
 from shared.domain.trace import sample_trace
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import keep_missing
@@ -98,6 +98,15 @@ class Producer:
         """
         async with self.locks.of(session), self.readiness.required():
             await self.ledgers.current(session, options)
+
+    async def look(self, session: str, group: str) -> Ledger | None:
+        """The ledger of a group in a session, up to what is published; None where there is none.
+
+        One read, and one query where there is a ledger; nothing is changed. Raises Misconfigured as
+        `Readiness.require_regions`, Unavailable, and OutcomeUnknown.
+        """
+        await self.readiness.require_regions()
+        return await self.ledgers.published(session, group)
 
     async def publish_in_turn(
         self,
