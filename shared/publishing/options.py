@@ -1,9 +1,14 @@
 """The publisher of a session, and what a producer knows of a session it publishes to."""
 
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from shared.domain.errors import InvalidOptions
 from shared.domain.producer import Ledger, ProducerOptions
+
+# Every entry of a session names the groups it heard of, so the name is short: 80 random bits.
+ASSIGNED_PREFIX = "assigned-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +45,33 @@ class PartitionPublishingProperties:
 class IdempotentProducerOptions:
     """The options of a publisher. Its owner level is 0 unless given; a session's override these.
 
+    A producer that is opened without a group is given one, which nobody else has, for its life.
     Raises InvalidOptions for any session named here, before anything is opened.
     """
 
-    producer_group_id: str
+    producer_group_id: str | None = None
     owner_level: int | None = None
     partition_options: Mapping[str, PartitionPublishingOptions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.producer_group_id is None:
+            # Whatever group is assigned, all else is checked now.
+            self.with_assigned_group()
+            return
         for session in ("", *self.partition_options):
             self.resolve(session)
 
+    def with_assigned_group(self) -> "IdempotentProducerOptions":
+        """These options, with a new group where they name none."""
+        if self.producer_group_id is not None:
+            return self
+        return replace(self, producer_group_id=f"{ASSIGNED_PREFIX}{secrets.token_hex(10)}")
+
     def resolve(self, session: str) -> ProducerOptions:
+        """A session's options; raises InvalidOptions where they name no group for it."""
         group, level, start = self.merge(session)
+        if group is None:
+            raise InvalidOptions("no producer is open that could have assigned a group")
         return ProducerOptions(group, level or 0, start)
 
     def describe(self, session: str, ledger: Ledger | None) -> PartitionPublishingProperties:
@@ -63,7 +82,7 @@ class IdempotentProducerOptions:
         last = ledger.next - 1 if ledger.next else None
         return PartitionPublishingProperties(session, group, ledger.level, last)
 
-    def merge(self, session: str) -> tuple[str, int | None, int | None]:
+    def merge(self, session: str) -> tuple[str | None, int | None, int | None]:
         own = self.partition_options.get(session, PartitionPublishingOptions())
         group = self.producer_group_id if own.producer_group_id is None else own.producer_group_id
         level = self.owner_level if own.owner_level is None else own.owner_level

@@ -26,7 +26,7 @@ class IdempotentProducer:
 
     def __init__(self, producer: Producer, options: IdempotentProducerOptions) -> None:
         self.producer = producer
-        self.options = options
+        self.options = options.with_assigned_group()
         self.turns = SessionLocks()
         self.published: dict[str, PartitionPublishingProperties] = {}
         self.verified: set[str] = set()

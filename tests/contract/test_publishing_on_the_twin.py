@@ -146,6 +146,33 @@ class TestPublishingOnTheTwin(PublishingBasics):
 
         assert [numbers(own) for own in sets] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
+    async def test_a_producer_without_a_group_is_assigned_one_for_its_life(
+        self, session: str
+    ) -> None:
+        unnamed = IdempotentProducerOptions()
+        async with self.opening(unnamed) as one, self.opening(unnamed) as other:
+            sets = [drafts(10 * n, 2) for n in range(4)]
+            for producer, own in zip((one, other, one, other), sets, strict=True):
+                await producer.send(own, session=session)
+            first, second = [
+                await producer.get_partition_publishing_properties(session)
+                for producer in (one, other)
+            ]
+
+        # Neither shares its numbers, and each keeps its group for as long as it lives.
+        assert [numbers(own) for own in sets] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+        assert first.producer_group_id != second.producer_group_id
+        assert {m.number.group for m in await self.sent("east", session, 8) if m.number} == {
+            first.producer_group_id,
+            second.producer_group_id,
+        }
+        # By its name another process goes on with the group, and knows what was sent before.
+        async with self.opening(IdempotentProducerOptions(first.producer_group_id)) as resumed:
+            again, more = drafts(0, 2), drafts(50, 1)
+            await resumed.send(again, session=session)
+            await resumed.send(more, session=session)
+        assert [numbers(again), numbers(more)] == [[0, 1], [4]]
+
     async def test_an_id_with_other_content_is_refused_and_numbers_nothing(
         self, session: str
     ) -> None:

@@ -174,6 +174,8 @@ def test_options_are_checked_for_every_session_named() -> None:
 
     with pytest.raises(InvalidOptions, match="owner level -1"):
         IdempotentProducerOptions("bank", None, own)
+    with pytest.raises(InvalidOptions, match="owner level -1"):
+        IdempotentProducerOptions(partition_options=own)
 
 
 class Gated(MemoryBus):
