@@ -12,6 +12,7 @@ from shared.domain.errors import (
     AlreadyPublished,
     CallerError,
     ContentConflict,
+    FailureReason,
     InvalidBody,
     InvalidClientState,
     InvalidMessage,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
         IdempotentProducerOptions,
         PartitionPublishingOptions,
         PartitionPublishingProperties,
+        RetryMode,
+        RetryOptions,
     )
     from shared.publishing.producer import IdempotentProducer
     from shared.settings import InvalidSettings, Settings
@@ -72,6 +75,7 @@ __all__ = [
     "Command",
     "ContentConflict",
     "Context",
+    "FailureReason",
     "Found",
     "Given",
     "Handled",
@@ -101,6 +105,8 @@ __all__ = [
     "ProducerDisconnected",
     "Refusal",
     "Report",
+    "RetryMode",
+    "RetryOptions",
     "SagaKinds",
     "SessionMessage",
     "Settings",
@@ -135,6 +141,8 @@ _LATER = {
         "IdempotentProducerOptions",
         "PartitionPublishingOptions",
         "PartitionPublishingProperties",
+        "RetryMode",
+        "RetryOptions",
     ),
     "shared.publishing.producer": ("IdempotentProducer",),
     "shared.settings": ("InvalidSettings", "Settings"),

@@ -1,6 +1,9 @@
 """Tables of settings, measures and limits, from what the code says of them."""
 
 from docs.site.markdown import code, table
+from shared.domain import errors
+from shared.domain.errors import FailureReason, LockstepError
+from shared.domain.failures import FAILURE_RULES
 from shared.domain.measures import MEASURES, Measure
 from shared.domain.message import (
     BODY_BYTES_MAX,
@@ -36,6 +39,21 @@ def render_measures() -> str:
 def describe_measure(one: Measure) -> tuple[str, ...]:
     attributes = ", ".join(code(name) for name in one.attributes)
     return code(one.name), one.kind.name.lower(), one.unit.strip("{}"), attributes, one.meaning
+
+
+def render_reasons() -> str:
+    """Each reason with the errors that have it, and the failures that give it to others."""
+    kinds = [one for one in vars(errors).values() if isinstance(one, type)]
+    raised = [one for one in kinds if issubclass(one, LockstepError) and one is not LockstepError]
+    rows = []
+    for reason in FailureReason:
+        names = [code(one.__name__) for one in raised if one.reason is reason]
+        if reason is FailureReason.GENERAL_ERROR:
+            names = ["every other error"]
+        names += [rule.why.rstrip(".").lower() for rule in FAILURE_RULES if rule.reason is reason]
+        transient = any(one.is_transient for one in raised if one.reason is reason)
+        rows.append((code(reason), ", ".join(names), "yes" if transient else "no"))
+    return table(("reason", "errors, and failures of the services", "`is_transient`"), rows)
 
 
 def render_publishing_limits() -> str:

@@ -17,6 +17,7 @@ PLACE = re.compile(r"<!-- generated: ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 TABLES: dict[str, Callable[[], str]] = {
     "settings": code_tables.render_settings,
     "measures": code_tables.render_measures,
+    "failure-reasons": code_tables.render_reasons,
     "publishing-limits": code_tables.render_publishing_limits,
     "decisions": decision_table.render,
     "failures": failure_table.render,

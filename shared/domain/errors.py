@@ -30,11 +30,45 @@ LockstepError
 |  |- NewerState
 |  `- Misconfigured        trying again helps only after a person has changed something
 `- OutcomeUnknown          it may have happened; read back before anything else
+
+Each has a FailureReason, for callers who know the producers of Event Hubs.
 """
+
+import collections.abc
+import enum
+from typing import Self
+
+
+class FailureReason(enum.StrEnum):
+    """The reasons of the idempotent producers of Event Hubs, by their names."""
+
+    GENERAL_ERROR = "GeneralError"
+    CLIENT_CLOSED = "ClientClosed"
+    RESOURCE_NOT_FOUND = "ResourceNotFound"
+    MESSAGE_SIZE_EXCEEDED = "MessageSizeExceeded"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    SERVICE_BUSY = "ServiceBusy"
+    SERVICE_TIMEOUT = "ServiceTimeout"
+    SERVICE_COMMUNICATION_PROBLEM = "ServiceCommunicationProblem"
+    PRODUCER_DISCONNECTED = "ProducerDisconnected"
+    INVALID_CLIENT_STATE = "InvalidClientState"
 
 
 class LockstepError(Exception):
-    """Something Lockstep promises could not be done."""
+    """Something Lockstep promises could not be done.
+
+    `is_transient` says that the very same, tried again later, may succeed without anybody's help.
+    """
+
+    reason = FailureReason.GENERAL_ERROR
+    is_transient = False
+
+    def because(self, causes: collections.abc.Iterable["LockstepError"]) -> Self:
+        """The same error, with the reason that its causes share; with its own if they differ."""
+        reasons = {cause.reason for cause in causes}
+        if len(reasons) == 1:
+            self.reason = reasons.pop()
+        return self
 
 
 class CallerError(LockstepError):
@@ -108,6 +142,8 @@ class NotStorable(CallerError):
 class TooLarge(NotStorable):
     """The message adds more to the journal than the store takes in one batch."""
 
+    reason = FailureReason.MESSAGE_SIZE_EXCEEDED
+
 
 class InvalidOptions(CallerError):
     """The options of a producer contradict themselves or are out of range."""
@@ -116,13 +152,19 @@ class InvalidOptions(CallerError):
 class InvalidClientState(CallerError):
     """The producer's own numbers contradict the ledger; a new producer must be opened."""
 
+    reason = FailureReason.INVALID_CLIENT_STATE
+
 
 class ProducerDisconnected(CallerError):
     """A producer with a higher owner level has taken over the session."""
 
+    reason = FailureReason.PRODUCER_DISCONNECTED
+
 
 class ProducerClosed(CallerError):
     """The producer was closed; nothing can be sent with it any more."""
+
+    reason = FailureReason.CLIENT_CLOSED
 
 
 class AlreadyPublished(CallerError):
@@ -132,9 +174,14 @@ class AlreadyPublished(CallerError):
 class NumbersExhausted(CallerError):
     """The group has no number left in the session; begin a new producer group."""
 
+    reason = FailureReason.QUOTA_EXCEEDED
+
 
 class Unavailable(LockstepError):
     """The service refused or could not be reached; nothing was changed."""
+
+    reason = FailureReason.SERVICE_COMMUNICATION_PROBLEM
+    is_transient = True
 
     def __init__(self, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(reason)
@@ -143,6 +190,8 @@ class Unavailable(LockstepError):
 
 class Throttled(Unavailable):
     """The store or a namespace is there, but takes no more for the moment."""
+
+    reason = FailureReason.SERVICE_BUSY
 
 
 class NewerState(Unavailable):
@@ -155,9 +204,15 @@ class Misconfigured(Unavailable):
     Unlike other refusals this one lasts until a person changes something outside the app.
     """
 
+    reason = FailureReason.GENERAL_ERROR
+    is_transient = False
+
 
 class OutcomeUnknown(LockstepError):
     """No answer came; the operation may have been applied, or may still be."""
+
+    reason = FailureReason.SERVICE_TIMEOUT
+    is_transient = True
 
 
 class StateCompacted(OutcomeUnknown):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from shared.domain.errors import (
+    FailureReason,
     InvalidMessage,
     LockstepError,
     Misconfigured,
@@ -58,6 +59,8 @@ class FailureRule:
     why: str
     sub_status: int | None = None
     is_write: bool | None = None
+    # Where the class of the error does not say it.
+    reason: FailureReason | None = None
 
     def fits(self, failure: Failure) -> bool:
         return (
@@ -91,7 +94,14 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
     FailureRule(STORE, (403,), TRANSIENT, "The account is not known there yet.", 1008),
     FailureRule(STORE, (403,), DESTINATION, "A key, a role, a firewall or a limit forbids it."),
     FailureRule(STORE, (404,), TRANSIENT, "The replica has not caught up yet.", 1002),
-    FailureRule(STORE, (404,), DESTINATION, "The container or the database is missing.", 1003),
+    FailureRule(
+        STORE,
+        (404,),
+        DESTINATION,
+        "The container or the database is missing.",
+        1003,
+        reason=FailureReason.RESOURCE_NOT_FOUND,
+    ),
     FailureRule(STORE, (404, 409, 412), ANSWER, "It says what is stored."),
     FailureRule(STORE, (410, 449), TRANSIENT, "The partition moves, or another write is on it."),
     FailureRule(STORE, (TOO_LARGE,), MESSAGE, "The document or the batch is too large."),
@@ -100,12 +110,19 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
     FailureRule(STORE, (), TRANSIENT, "It gave no answer to a read.", is_write=False),
     FailureRule(STORE, (), UNKNOWN, "It did not say whether it wrote.", is_write=True),
     # Service Bus: the exceptions of azure-servicebus, and AMQP conditions that have none.
-    FailureRule(BUS, ("MessageSizeExceededError",), MESSAGE, "The message is too large."),
+    FailureRule(
+        BUS,
+        ("MessageSizeExceededError",),
+        MESSAGE,
+        "The message is too large.",
+        reason=FailureReason.MESSAGE_SIZE_EXCEEDED,
+    ),
     FailureRule(
         BUS,
         ("MessagingEntityNotFoundError", "MessagingEntityDisabledError"),
         DESTINATION,
         "The queue is missing, or it is disabled.",
+        reason=FailureReason.RESOURCE_NOT_FOUND,
     ),
     FailureRule(
         BUS,
@@ -113,7 +130,13 @@ FAILURE_RULES: tuple[FailureRule, ...] = (
         DESTINATION,
         "The key, the role or the connection string is wrong, or there is no such queue.",
     ),
-    FailureRule(BUS, ("ServiceBusQuotaExceededError",), DESTINATION, "The queue is full."),
+    FailureRule(
+        BUS,
+        ("ServiceBusQuotaExceededError",),
+        DESTINATION,
+        "The queue is full.",
+        reason=FailureReason.QUOTA_EXCEEDED,
+    ),
     FailureRule(
         BUS,
         (
@@ -143,7 +166,15 @@ def make_error(
     Raises ValueError for an answer, which is no error.
     """
     rule = classify(failure)
-    reason = f"{failure.service}: {rule.why} {text}"
+    error = error_of(failure, rule, f"{failure.service}: {rule.why} {text}", retry_after_seconds)
+    error.reason = rule.reason or error.reason
+    return error
+
+
+def error_of(
+    failure: Failure, rule: FailureRule, reason: str, retry_after_seconds: float | None
+) -> LockstepError:
+    """The error of a rule's class; raises ValueError for an answer."""
     match rule.failure_class:
         case FailureClass.TRANSIENT if failure.code in (THROTTLED, BUSY):
             return Throttled(reason, retry_after_seconds)

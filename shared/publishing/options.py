@@ -3,12 +3,16 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import inf
 
 from shared.domain.errors import InvalidOptions
-from shared.domain.producer import Ledger, ProducerOptions
+from shared.domain.producer import Ledger, ProducerOptions, require_range
 
 # Every entry of a session names the groups it heard of, so the name is short: 80 random bits.
 ASSIGNED_PREFIX = "assigned-"
+# A caller who wants more tries has a loop of its own.
+RETRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,42 @@ class PartitionPublishingProperties:
     is_idempotent_publishing_enabled: bool = True
 
 
+class RetryMode(StrEnum):
+    """The ways in which the delays between tries grow."""
+
+    FIXED = "fixed"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryOptions:
+    """The tries of a send that fails with a transient error; all have the same numbers.
+
+    After `maximum_retries` further tries the error is raised. Between two tries `delay_seconds`
+    pass, twice as many after each try in the mode EXPONENTIAL, but `maximum_delay_seconds` at most
+    unless the service asks for more. A try without an answer after `try_timeout_seconds` has failed
+    with OutcomeUnknown; None leaves that to the deadlines of the calls. Raises InvalidOptions.
+    """
+
+    maximum_retries: int = 0
+    delay_seconds: float = 0.8
+    maximum_delay_seconds: float = 60.0
+    try_timeout_seconds: float | None = None
+    mode: RetryMode = RetryMode.EXPONENTIAL
+
+    def __post_init__(self) -> None:
+        require_range("maximum_retries", self.maximum_retries, RETRIES_MAX)
+        for name in ("delay_seconds", "maximum_delay_seconds", "try_timeout_seconds"):
+            seconds = getattr(self, name)
+            if seconds is not None and not 0 <= seconds < inf:
+                raise InvalidOptions(f"{name} is a number of seconds from 0 on, not {seconds!r}")
+
+    def delay_after(self, tried: int) -> float:
+        """The seconds between the try with this number, from 1 on, and the next one."""
+        factor = 2.0 ** min(tried - 1, RETRIES_MAX) if self.mode is RetryMode.EXPONENTIAL else 1.0
+        return min(self.delay_seconds * factor, self.maximum_delay_seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class IdempotentProducerOptions:
     """The options of a publisher. Its owner level is 0 unless given; a session's override these.
@@ -52,6 +92,7 @@ class IdempotentProducerOptions:
     producer_group_id: str | None = None
     owner_level: int | None = None
     partition_options: Mapping[str, PartitionPublishingOptions] = field(default_factory=dict)
+    retry_options: RetryOptions = RetryOptions()
 
     def __post_init__(self) -> None:
         if self.producer_group_id is None:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
-from shared.domain.errors import InvalidClientState, InvalidMessage, ProducerClosed
+from shared.domain.errors import (
+    InvalidClientState,
+    InvalidMessage,
+    LockstepError,
+    OutcomeUnknown,
+    ProducerClosed,
+)
 from shared.domain.message import refuse_reserved, require_text
 from shared.domain.producer import ProducerOptions
 from shared.engine.publish.publish import Producer, Published
@@ -65,7 +71,7 @@ class IdempotentProducer:
         After a failure, or a cancellation that came before the messages were safe, no message has
         a number. The numbers of the attempt stay bound to its content: the next operation or the
         sweep sends that content before anything newer, and messages sent again under the same ids
-        get the same numbers. Raises
+        get the same numbers. What is transient is tried again as the retry options say. Raises
 
         - AlreadyPublished, InvalidMessage, TooLarge, ContentConflict, NumbersExhausted: nothing was
           numbered;
@@ -81,8 +87,23 @@ class IdempotentProducer:
                     message.require_unpublished()
                 lock = outgoing.lock() if isinstance(outgoing, MessageBatch) else nullcontext()
                 with lock:
-                    options = await self.verify_options(target)
-                    return await self.publish(target, messages, options)
+                    return await self.try_to_send(target, messages)
+
+    async def try_to_send(self, session: str, messages: Sequence[SessionMessage]) -> Published:
+        """Publish, as often as the retry options say while what fails is transient.
+
+        Nothing else is sent to the session meanwhile, so every try has the same numbers.
+        """
+        retry, tried = self.options.retry_options, 1
+        while True:
+            try:
+                return await self.publish(session, messages)
+            except LockstepError as error:
+                if not error.is_transient or tried > retry.maximum_retries:
+                    raise
+                asked_for = getattr(error, "retry_after_seconds", None) or 0.0
+            await self.producer.delivery.clock.sleep(max(asked_for, retry.delay_after(tried)))
+            tried += 1
 
     async def verify_options(self, session: str) -> ProducerOptions:
         """A session's options, after the caller's starting number was once compared to the ledger.
@@ -101,24 +122,35 @@ class IdempotentProducer:
             self.verified.add(session)
         return replace(options, starting_sequence_number=None)
 
-    async def publish(
-        self, session: str, messages: Sequence[SessionMessage], options: ProducerOptions
-    ) -> Published:
-        """Publish. The numbers are noted once they are certain, even if the call fails later."""
+    async def publish(self, session: str, messages: Sequence[SessionMessage]) -> Published:
+        """One try. The numbers are noted once they are certain, even if the try ends later."""
+        safe: list[Published] = []
 
         def note_numbers(published: Published) -> None:
+            safe.append(published)
             for message, sent in zip(messages, published.messages, strict=True):
                 if sent.number is not None:
                     message.mark_published(sent.number.sequence)
-            self.remember_last(session, options, messages)
+            self.remember_last(session, messages)
 
-        drafts = [message.draft for message in messages]
-        return await self.producer.publish(session, drafts, options, note_numbers)
+        drafts, limit = (
+            [one.draft for one in messages],
+            self.options.retry_options.try_timeout_seconds,
+        )
+        try:
+            async with asyncio.timeout(limit):
+                options = await self.verify_options(session)
+                return await self.producer.publish(session, drafts, options, note_numbers)
+        except TimeoutError:
+            if safe:
+                return safe[0]
+            raise OutcomeUnknown(
+                f"no answer within {limit} s; what was numbered keeps its numbers and will be sent"
+            ) from None
 
-    def remember_last(
-        self, session: str, options: ProducerOptions, messages: Sequence[SessionMessage]
-    ) -> None:
+    def remember_last(self, session: str, messages: Sequence[SessionMessage]) -> None:
         """Remember the last published number. Repeating older messages does not lower it."""
+        options = self.options.resolve(session)
         before = self.published.get(session)
         last = before.last_published_sequence_number if before else None
         numbers = [m.published_sequence_number for m in messages] + [last]

@@ -394,9 +394,12 @@ class Delivery:
 
     def explain(self, region: str, queue: str) -> str:
         """Return why the last try of the region, or of its queue, failed."""
+        return "; ".join(map(str, self.last_failures(region, queue))) or "no answer yet"
+
+    def last_failures(self, region: str, queue: str) -> list[LockstepError]:
+        """The failures of the last tries of the region and of its queue."""
         tried = (self.breakers.get((region, name)) for name in ("", self.queues.resolve(queue)))
-        reasons = [str(one.reason) for one in tried if one is not None and one.reason is not None]
-        return "; ".join(reasons) or "no answer yet"
+        return [one.reason for one in tried if one is not None and one.reason is not None]
 
     def is_reachable(self, region: str) -> bool:
         now = self.clock.now()

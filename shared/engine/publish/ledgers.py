@@ -8,6 +8,7 @@ operation sends them, or the sweep does.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 from shared.domain import producer
 from shared.domain.errors import OutcomeUnknown, Unavailable
@@ -179,11 +180,13 @@ class LedgerBook:
         refused = done.refused
         if not done.whole:
             # The numbers stay bound to these messages, and the outbox stays pending.
-            reasons = (f"{r}: {self.delivery.explain(r, HERE)}" for r in pending.outbox.regions)
+            regions = pending.outbox.regions
+            reasons = (f"{region}: {self.delivery.explain(region, HERE)}" for region in regions)
+            failures = (self.delivery.last_failures(region, HERE) for region in regions)
             raise OutcomeUnknown(
                 "no region surely took the messages; they keep their numbers and will be sent"
                 f" ({'; '.join(reasons)})"
-            )
+            ).because(chain.from_iterable(failures))
         left = pending.outbox.after(done)
         # Forgotten before it is struck off: after a crash in between the outbox is still pending.
         # So it is delivered again, and no retry counts a message as sent which no queue took.

@@ -121,7 +121,7 @@ class Readiness:
             if self.is_queue_seen or self.delivery.clock.now() < self.look_after:
                 return
             self.looks = [asyncio.create_task(self.look(r)) for r in self.delivery.regions]
-            refusals: list[str] = []
+            refusals: list[Misconfigured] = []
             # One region that takes messages is enough: nobody waits for another that is silent.
             for look in asyncio.as_completed(self.looks):
                 answer = await look
@@ -130,9 +130,10 @@ class Readiness:
                     # What was missing a moment ago is not waited for any longer.
                     self.delivery.resume(HERE)
                     return
-                refusals += [str(answer)] if answer else []
+                refusals += [answer] if answer else []
             if refusals:
-                raise Misconfigured(f"nothing was numbered: {'; '.join(sorted(refusals))}")
+                why = "; ".join(sorted(map(str, refusals)))
+                raise Misconfigured(f"nothing was numbered: {why}").because(refusals)
             self.look_after = self.delivery.clock.now() + LOOK_AGAIN_SECONDS
 
     async def look(self, region: str) -> bool | Misconfigured:
