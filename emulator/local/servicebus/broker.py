@@ -32,6 +32,7 @@ OPERATIONS: dict[str, frozenset[Action]] = {
     **dict.fromkeys(("peek", "receive-deferred", "list-sessions"), ON_REQUEST),
     **dict.fromkeys(("add-rule", "remove-rule", "list-rules"), ON_REQUEST),
     "deliver": ON_DELIVERY,
+    "forward": frozenset({Action.STATUS}),
     **dict.fromkeys([kind.value for kind in Settlement], UNDER_LOCK),
     **dict.fromkeys(("renew-lock", "renew-session-lock"), UNDER_LOCK),
     **dict.fromkeys(("get-session-state", "set-session-state"), UNDER_LOCK),
@@ -106,6 +107,17 @@ class Interceptor:
             is_here = fault.is_state and fault.covers(self._component)
             if fault.entity and is_here and fault.covers_entity(entity):
                 raise error_for_status(fault.status)
+
+    def admit_forwarded(self, entity: str) -> None:
+        """Count a message that is forwarded to an entity; raises AmqpError if a fault hits it."""
+        try:
+            self.refuse_dead(entity)
+            if (fault := self.take_fault("forward", entity)) is not None:
+                raise error_for_status(fault.status)
+        except AmqpError as refusal:
+            self.count("forward", refusal.condition.short_name)
+            raise
+        self.count("forward")
 
     def execute(self, operation: ClientOperation[Any]) -> None:
         match self.take_fault(operation.name, operation.entity):

@@ -7,7 +7,7 @@ entity without duplicate detection, a `DuplicateDetectionHistoryTimeWindow` that
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ TOPIC_DEFAULTS: dict[str, Any] = {
 }
 QUEUE_DEFAULTS = SUBSCRIPTION_DEFAULTS | TOPIC_DEFAULTS
 # Known to the format, but not honoured: only these values, which change nothing, are accepted.
-UNSUPPORTED = {"ForwardTo": ("", None), "ForwardDeadLetteredMessagesTo": ("", None)}
+UNSUPPORTED = {"ForwardDeadLetteredMessagesTo": ("", None)}
 SUBSCRIPTIONS = "/Subscriptions/"  # between the names of a topic and of a subscription
 FOR_EVER_SECONDS = 10_675_199 * 86_400.0  # the longest duration of .NET stands for no limit
 CORRELATION_PROPERTIES = {*(one.value for one in SystemProperty), "Properties"}
@@ -70,6 +70,7 @@ class QueueConfig:
     time_to_live_seconds: float | None = None
     dead_letter_expired: bool = False
     duplicate_window_seconds: float | None = None  # None: duplicates are not looked for
+    forward_to: str | None = None  # the queue or topic that all its messages go on to
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,37 @@ def parse_namespace(document: Mapping[str, Any]) -> NamespaceConfig:
     topics = tuple(parse_topic(entry) for entry in document.get("Topics", ()))
     names = [queue.name for queue in queues] + [topic.name for topic in topics]
     refuse_repeated(names, f"namespace {name!r}: entity")
+    subscribed = [one.queue for topic in topics for one in topic.subscriptions]
+    leads_to = {
+        topic.name.lower(): [one.queue.name for one in topic.subscriptions] for topic in topics
+    }
+    for queue in (*queues, *subscribed):
+        leads_to[queue.name.lower()] = [] if queue.forward_to is None else [queue.forward_to]
+    for queue in (*queues, *subscribed):
+        refuse_forward(queue, leads_to)
     return NamespaceConfig(name, queues, topics)
+
+
+def refuse_forward(source: QueueConfig, leads_to: Mapping[str, Sequence[str]]) -> None:
+    """Raise InvalidConfig if a queue forwards to what is not there, or to itself in the end.
+
+    `leads_to` has the lower-case name of every queue, topic and subscription, and to which of these
+    its messages go on.
+    """
+    if source.forward_to is None:
+        return
+    where, target = f"{source.name!r}: ForwardTo {source.forward_to!r}", source.forward_to.lower()
+    if target not in leads_to or SUBSCRIPTIONS.lower() in target:
+        raise InvalidConfig(f"{where} names no queue or topic of the namespace")
+    seen: set[str] = set()
+    left = [target]
+    while left:
+        name = left.pop()
+        if name == source.name.lower():
+            raise InvalidConfig(f"{where} leads back to where it began")
+        if name not in seen:
+            seen.add(name)
+            left += [one.lower() for one in leads_to.get(name, ())]
 
 
 def parse_queue(document: Mapping[str, Any]) -> QueueConfig:
@@ -176,6 +207,7 @@ def read_queue(name: str, properties: Mapping[str, Any], where: str) -> QueueCon
         time_to_live_seconds=parse_time_to_live(properties["DefaultMessageTimeToLive"], where),
         dead_letter_expired=parse_flag(properties, "DeadLetteringOnMessageExpiration", where),
         duplicate_window_seconds=parse_duplicate_window(properties, where),
+        forward_to=parse_forward_to(properties, where),
     )
 
 
@@ -260,6 +292,19 @@ def parse_duplicate_window(properties: Mapping[str, Any], where: str) -> float |
         key = "DuplicateDetectionHistoryTimeWindow"
         raise InvalidConfig(f"{where}: {key} {value!r} is not in PT20S..P7D")
     return seconds if parse_flag(properties, "RequiresDuplicateDetection", where) else None
+
+
+def parse_forward_to(properties: Mapping[str, Any], where: str) -> str | None:
+    """The name of the entity; management clients write it behind the address of the namespace."""
+    value = properties["ForwardTo"] or ""
+    if not isinstance(value, str):
+        raise InvalidConfig(f"{where}: ForwardTo must be a name, not {value!r}")
+    _, scheme, rest = value.rpartition("://")
+    name = (rest.partition("/")[2] if scheme else rest).strip("/")
+    if name and properties["RequiresSession"]:
+        reason = "what requires sessions cannot forward. A subscription that forwards needs none"
+        raise InvalidConfig(f"{where}: ForwardTo {name!r}: {reason}")
+    return name or None
 
 
 def parse_seconds(value: Any, where: str) -> float:

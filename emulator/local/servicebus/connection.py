@@ -42,6 +42,7 @@ from local.servicebus.amqp.frames import FRAME_BYTES_MAX, FrameReader, write_clo
 from local.servicebus.amqp.opening import HttpOpened, Opening, OpeningRefused
 from local.servicebus.amqp.wire import Wire
 from local.servicebus.broker import Broker
+from local.servicebus.config import QueueConfig
 from local.servicebus.entities.catalog import EntityCatalog
 from local.servicebus.entities.entity import MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
@@ -378,6 +379,8 @@ class BrokerConnection(asyncio.Protocol):
     def _attach_outgoing(self, link: Sender, entity: MessagingEntity) -> LinkEndpoint:
         # A session is asked for by name or, by a null filter, any one.
         match entity, SESSION_FILTER in read_filters(link):
+            case PlainQueue(config=QueueConfig(forward_to=str())), _:
+                reason = "Nothing can be received from an entity with auto-forwarding enabled"
             case SessionQueue() as queue, True:
                 return SessionOutgoingLink(link, queue, self._broker, self)
             case PlainQueue() as queue, False:

@@ -35,6 +35,7 @@ class BrokeredMessage:
 
     Times are seconds since 1970. A `time_to_live_seconds` of None leaves it to the queue.
     `message_id` is only for duplicate detection on arrival: it is not stored beside `encoded`.
+    `hops` counts how often it was forwarded, which it is at once, and so is not stored either.
     """
 
     encoded: bytes
@@ -42,6 +43,7 @@ class BrokeredMessage:
     time_to_live_seconds: float | None = None
     scheduled_for: float | None = None
     message_id: str | None = None
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True)

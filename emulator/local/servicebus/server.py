@@ -4,7 +4,7 @@ Promised: with `data_dir`, what was acknowledged to a client (a send, a settleme
 state, a rule) is there again after a stop or a kill of the process; locks are not. Without it, the
 content ends with `stop`.
 
-Not promised: secrecy (the one key is known to everybody), transactions, SQL filters, forwarding.
+Not promised: secrecy (the one key is known to everybody), transactions, SQL filters.
 """
 
 import asyncio
@@ -176,7 +176,12 @@ class AmqpListener:
         self._store = store
         self._broker = Broker(self._name, faults=faults, counters=counters, store=store)
         interceptor = self._broker.interceptor
-        self.catalog = EntityCatalog(config, store, lambda: interceptor.count("expire-lock"))
+        self.catalog = EntityCatalog(
+            config,
+            store,
+            count_expired_lock=lambda: interceptor.count("expire-lock"),
+            admit_forwarded=interceptor.admit_forwarded,
+        )
         self._connections: set[BrokerConnection] = set()
         self._administration = Administration(config.name, self._broker, self.catalog, self._detach)
         self._http: web.Server | None = None

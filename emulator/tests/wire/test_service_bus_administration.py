@@ -268,7 +268,7 @@ def test_what_clients_made_and_removed_is_so_after_a_restart(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("wanted", "named"),
     [
-        ({"forward_to": "short"}, "ForwardTo"),
+        ({"forward_dead_lettered_messages_to": "short"}, "ForwardDeadLetteredMessagesTo"),
         ({"auto_delete_on_idle": timedelta(minutes=5)}, "AutoDeleteOnIdle"),
         ({"enable_partitioning": True}, "EnablePartitioning"),
         ({"user_metadata": "mine"}, "UserMetadata"),

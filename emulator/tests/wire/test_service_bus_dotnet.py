@@ -347,4 +347,4 @@ def test_transfer_dead_letters_are_refused_by_name(bus: Bus) -> None:
     assert answer.properties["status-code"] == 404
     assert condition == "amqp:not-found"
     for said in (description, answer.properties["status-description"]):
-        assert said.endswith("nothing is forwarded, so there are no transfer dead letters")
+        assert said.endswith("nothing is sent by way of another entity here")

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -198,7 +198,8 @@ class Administration:
             description = atom.write_topic(entity.config, rules, entity.depth(), entity.size())
         elif isinstance(entity, Queue):
             kind = "Queue" if entity.rules is None else "Subscription"
-            description = atom.write_queue(entity.config, kind, entity.depth(), entity.size())
+            depth, host = entity.depth(), urlsplit(url).netloc
+            description = atom.write_queue(entity.config, kind, depth, entity.size(), host=host)
         return atom.write_entry(url, title, description)
 
     def _describe_namespace(self) -> Element:

@@ -132,12 +132,15 @@ def read_pair(pair: Element) -> tuple[str, Any]:
             raise UnsupportedRule(f"the property {key!r} is of type {other}, which is not honoured")
 
 
-def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int], size: int) -> Element:
+def write_queue(
+    config: QueueConfig, kind: str, depth: Mapping[str, int], size: int, *, host: str
+) -> Element:
     """The description of a queue or a subscription, with how many messages it holds.
 
-    A subscription tells no size: what it holds counts for its topic.
+    A subscription tells no size: what it holds counts for its topic. `host` is the namespace's, of
+    which clients want the address before the name of what is forwarded to.
     """
-    window = config.duplicate_window_seconds
+    window, target = config.duplicate_window_seconds, config.forward_to
     description = Element(f"{{{SERVICE_BUS}}}{kind}Description")
     values = {
         "LockDuration": write_duration(config.lock_seconds),
@@ -151,6 +154,7 @@ def write_queue(config: QueueConfig, kind: str, depth: Mapping[str, int], size: 
         "SizeInBytes": size if kind == "Queue" else None,
         "MessageCount": sum(depth.values()),
         "Status": "Active",
+        "ForwardTo": None if target is None else f"sb://{host}/{target}",
         "AutoDeleteOnIdle": FOR_EVER,
         "EntityAvailabilityStatus": "Available",
     }

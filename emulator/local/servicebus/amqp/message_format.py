@@ -194,8 +194,8 @@ ENQUEUED_TIME = encode_symbol("x-opt-enqueued-time")
 LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
 MESSAGE_STATE = encode_symbol("x-opt-message-state")
 LOCK_TOKEN = encode_symbol("x-opt-lock-token")
-# Under which a topic hands its number on to its subscriptions; no client is told this name.
-TOPIC_SEQUENCE_NUMBER = encode_symbol("x-local-topic-sequence-number")
+# Under which a topic, or what forwards, hands the first number on; no client is told this name.
+FIRST_SEQUENCE_NUMBER = encode_symbol("x-local-topic-sequence-number")
 BROKER_ANNOTATIONS = {
     symbol[2:]
     for symbol in (
@@ -205,7 +205,7 @@ BROKER_ANNOTATIONS = {
         LOCKED_UNTIL,
         MESSAGE_STATE,
         LOCK_TOKEN,
-        TOPIC_SEQUENCE_NUMBER,
+        FIRST_SEQUENCE_NUMBER,
     )
 }
 
@@ -361,7 +361,7 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     # Once deferred, a message stays so while it is received and locked by its number.
     state = MessageState.DEFERRED if stored.was_deferred else stored.state
     entries += (SEQUENCE_NUMBER, encode_long(stored.sequence_number))
-    if (number := read_topic_number(data, sent)) is not None:
+    if (number := read_first_number(data, sent)) is not None:
         entries += (ENQUEUE_SEQUENCE_NUMBER, number)
     entries += (ENQUEUED_TIME, encode_timestamp(stored.enqueued_at))
     if STATE_NUMBERS[state]:
@@ -371,19 +371,19 @@ def write_annotations(data: bytes, sent: MessageSection | None, stored: StoredMe
     return encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
 
 
-def note_topic_number(data: bytes, number: int) -> bytes:
-    """The message with the number that it has in its topic, which deliveries tell."""
+def note_first_number(data: bytes, number: int) -> bytes:
+    """The message with the number that it had where it was sent to, which deliveries tell."""
     found = {section.code: section for section in read_sections(data)}
-    entries = copy_entries(data, found.get(MESSAGE_ANNOTATIONS), {TOPIC_SEQUENCE_NUMBER[2:]})
-    entries += (TOPIC_SEQUENCE_NUMBER, encode_long(number))
+    entries = copy_entries(data, found.get(MESSAGE_ANNOTATIONS), {FIRST_SEQUENCE_NUMBER[2:]})
+    entries += (FIRST_SEQUENCE_NUMBER, encode_long(number))
     noted = encode_section(MESSAGE_ANNOTATIONS, MAP32, entries)
     return replace_section(data, MESSAGE_ANNOTATIONS, noted)
 
 
-def read_topic_number(data: bytes, annotations: MessageSection | None) -> bytes | None:
-    """The encoded number that a topic noted; None for what was sent to a queue, as in Azure."""
+def read_first_number(data: bytes, annotations: MessageSection | None) -> bytes | None:
+    """The encoded number that was noted; None for what was sent to this queue, as in Azure."""
     for key, value, end in entries_of(data, annotations) if annotations is not None else ():
-        if text_at(data, key) == TOPIC_SEQUENCE_NUMBER[2:]:
+        if text_at(data, key) == FIRST_SEQUENCE_NUMBER[2:]:
             return data[value:end]
     return None
 

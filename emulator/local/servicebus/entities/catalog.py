@@ -6,17 +6,30 @@ from functools import partial
 
 from local.faults import lies_below
 from local.servicebus.amqp.errors import AmqpError, ErrorCondition
-from local.servicebus.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from local.servicebus.config import (
+    NamespaceConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+    refuse_forward,
+)
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.plain_queue import PlainQueue
-from local.servicebus.entities.queue import Queue, QueueOptions
+from local.servicebus.entities.queue import NO_SESSION, Queue, QueueOptions
 from local.servicebus.entities.session_queue import SessionQueue
 from local.servicebus.entities.store import EntityConfig, MessageStore
 from local.servicebus.entities.topic import Topic
+from local.servicebus.message import BrokeredMessage, DeadLetterReason
 from local.servicebus.rules import RuleSet
 
 DEAD_LETTER_SUFFIX, MANAGEMENT_SUFFIX = "/$DeadLetterQueue", "/$management"
 TRANSFER_DEAD_LETTER_SUFFIX = f"/$Transfer{DEAD_LETTER_SUFFIX}"  # as SDKs ask for it
+# https://learn.microsoft.com/azure/service-bus-messaging/service-bus-auto-forwarding
+HOPS_MAX = 4
+TOO_MANY_HOPS = DeadLetterReason(
+    "MaxTransferHopCountExceeded",
+    f"The message was forwarded {HOPS_MAX} times, and goes no further.",
+)
 
 
 class EntityCatalog:
@@ -26,10 +39,17 @@ class EntityCatalog:
     """
 
     def __init__(
-        self, config: NamespaceConfig, store: MessageStore, count_expired_lock: Callable[[], None]
+        self,
+        config: NamespaceConfig,
+        store: MessageStore,
+        *,
+        count_expired_lock: Callable[[], None],
+        admit_forwarded: Callable[[str], None],
     ) -> None:
+        """`admit_forwarded` raises AmqpError if an entity takes no forwarded message now."""
         self._store = store
         self._count_expired_lock = count_expired_lock
+        self._admit_forwarded = admit_forwarded
         self._by_name: dict[str, MessagingEntity] = {}
         declared: dict[str, EntityConfig | None] = {one.name.lower(): one for one in config.queues}
         for topic in config.topics:
@@ -64,7 +84,7 @@ class EntityCatalog:
         if name not in self._by_name:
             description = f"The messaging entity {path!r} could not be found"
             if name.endswith(TRANSFER_DEAD_LETTER_SUFFIX.lower()):
-                description += ": nothing is forwarded, so there are no transfer dead letters"
+                description += ": nothing is sent by way of another entity here"
             raise AmqpError(ErrorCondition.NOT_FOUND, description)
         return self._by_name[name], len(name) < len(path)
 
@@ -74,6 +94,7 @@ class EntityCatalog:
         An update leaves rules as they are. A queue or topic with the other's name is refused.
         """
         name = name_of(config)
+        self._refuse_forward(config)
         found = self._by_name.get(name.lower())
         if found is not None and not update:
             description = f"There is an entity {name!r} already"
@@ -105,6 +126,38 @@ class EntityCatalog:
             one.discard()
             if one.kind is not EntityKind.DEAD_LETTER_QUEUE:
                 self._store.save_declaration(one.name.lower(), None)
+
+    def _refuse_forward(self, config: EntityConfig) -> None:
+        """Raise InvalidConfig for a target that is not there, or that leads back to the source."""
+        leads_to = {
+            name: one.leads_to()
+            for name, one in self._by_name.items()
+            if one.kind is not EntityKind.DEAD_LETTER_QUEUE
+        }
+        match config:
+            case QueueConfig():
+                refuse_forward(config, leads_to)
+            case SubscriptionConfig():
+                topic = config.topic.lower()
+                leads_to[topic] = [*leads_to.get(topic, ()), config.queue.name]
+                refuse_forward(config.queue, leads_to)
+
+    def _forward(self, name: str, message: BrokeredMessage, now: float) -> DeadLetterReason | None:
+        """Give an entity a message of another one; returns why it cannot have it."""
+        if message.hops > HOPS_MAX:
+            return TOO_MANY_HOPS
+        try:
+            target, _ = self.find_node(name)
+            self._admit_forwarded(target.name)
+        except AmqpError as refusal:
+            return DeadLetterReason(refusal.condition.short_name, refusal.description)
+        try:
+            target.check(message)
+        except AmqpError as refusal:
+            return DeadLetterReason(NO_SESSION, refusal.description)
+        with target.dispatching(now):
+            target.send([message], now)
+        return None
 
     def _update(self, entity: MessagingEntity | None, config: EntityConfig) -> None:
         wanted = config.queue if isinstance(config, SubscriptionConfig) else config
@@ -142,7 +195,9 @@ class EntityCatalog:
             replace(options, kind=EntityKind.DEAD_LETTER_QUEUE),
         )
         queue_class = SessionQueue if config.requires_session else PlainQueue
-        options = replace(options, kind=kind, dead_letters=dead_letters, rules=rules)
+        options = replace(
+            options, kind=kind, dead_letters=dead_letters, rules=rules, forward=self._forward
+        )
         queue = queue_class(config, options)
         for opened in (queue, dead_letters):
             opened.restore(self._store.load(opened.name))

@@ -75,6 +75,10 @@ class MessagingEntity(ABC):
         """Take a message that is due, sent now or scheduled before; returns its number."""
 
     @abstractmethod
+    def leads_to(self) -> list[str]:
+        """The names of the entities that its messages go on to."""
+
+    @abstractmethod
     def run_timer(self, kind: TimerKind, key: TimerKey, now: float) -> None: ...
 
     @abstractmethod

@@ -1,10 +1,12 @@
 """A queue without sessions: one ready queue, a lock per message."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
 from local.servicebus.amqp.errors import AmqpError, ErrorCondition
+from local.servicebus.amqp.message_format import note_first_number, read_message
 from local.servicebus.config import QueueConfig
 from local.servicebus.entities.indexes import ReadyQueue, TimerKind
 from local.servicebus.entities.queue import Queue, QueueOptions
@@ -29,12 +31,40 @@ class PlainQueue(Queue[QueueConsumer]):
         super().__init__(config, options)
         self._ready = ReadyQueue()
 
+    def run_timers(self, now: float) -> bool:
+        """See MessagingEntity; what was there before the queue forwards is due at once."""
+        had_due = super().run_timers(now)
+        return had_due or (self.config.forward_to is not None and len(self._ready) > 0)
+
     def dispatch_ready(self, now: float) -> None:
+        if self.config.forward_to is not None:
+            self._forward_ready(self.config.forward_to, now)
+            return
         while self._waiting and len(self._ready) > 0:  # one message each, round robin
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
             if consumer.deliver_one(now):
                 self.wait(consumer)
+
+    def _forward_ready(self, target: str, now: float) -> None:
+        """Give another entity what is ready, in order; what it cannot have is a dead letter."""
+        while (number := self._ready.take()) is not None:
+            stored = self.index.find(number)
+            if stored is None or self._forward is None:
+                continue
+            sent, encoded = stored.message, stored.message.encoded
+            if sent.hops == 0 and self.rules is None:  # what is in a subscription, its topic noted
+                encoded = note_first_number(encoded, number)
+            message = replace(
+                read_message(encoded),
+                time_to_live_seconds=self.time_to_live(sent),
+                hops=sent.hops + 1,
+            )
+            refusal = self._forward(target, message, now)
+            if refusal is None:
+                self.remove(stored)
+            else:
+                self._move_to_dead_letters(stored, refusal, now)
 
     def check(self, message: BrokeredMessage) -> None:
         """Accept any message; a session id is carried and means nothing."""

@@ -26,6 +26,7 @@ from local.servicebus.rules import RuleSet
 
 # Service Bus's own words for a dead letter.
 EXPIRED = DeadLetterReason("TTLExpiredException", "The message expired and was dead lettered.")
+NO_SESSION = "Session ID is null"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class QueueOptions:
     dead_letters: "Queue | None" = None  # where its dead letters go; without, there are none
     rules: RuleSet | None = None  # of the subscription whose messages it holds
     count_expired_lock: Callable[[], None] = lambda: None
+    # Gives another entity a message, or returns why it cannot have it: for a queue that forwards.
+    forward: Callable[[str, BrokeredMessage, float], DeadLetterReason | None] | None = None
     new_lock_token: Callable[[], UUID] = uuid4
 
 
@@ -54,6 +57,7 @@ class Queue[Consumer = Any](MessagingEntity):
         self.dead_letters = options.dead_letters
         self.rules = options.rules
         self.count_expired_lock = options.count_expired_lock
+        self._forward = options.forward
         self._new_lock_token = options.new_lock_token
         self._locked: dict[UUID, StoredMessage] = {}
         self._waiting: dict[Consumer, None] = {}  # links, in the order in which they are served
@@ -86,6 +90,9 @@ class Queue[Consumer = Any](MessagingEntity):
         if self.dead_letters is not None and self.dead_letters.has_new_dead_letters:
             self.dead_letters.has_new_dead_letters = False
             self.dead_letters.dispatch(now)
+
+    def leads_to(self) -> list[str]:
+        return [] if self.config.forward_to is None else [self.config.forward_to]
 
     def enqueue(self, message: BrokeredMessage, now: float) -> int:
         seconds = self.time_to_live(message)

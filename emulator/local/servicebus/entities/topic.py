@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from local.servicebus.amqp.errors import AmqpError
-from local.servicebus.amqp.message_format import note_topic_number
+from local.servicebus.amqp.message_format import note_first_number
 from local.servicebus.config import QueueConfig, TopicConfig
 from local.servicebus.entities.entity import EntityKind, MessagingEntity
 from local.servicebus.entities.indexes import TimerKey, TimerKind
-from local.servicebus.entities.queue import Queue
+from local.servicebus.entities.queue import NO_SESSION, Queue
 from local.servicebus.entities.store import MessageStore
 from local.servicebus.message import BrokeredMessage, DeadLetterReason, StoredMessage
 
@@ -37,9 +37,10 @@ class Topic(MessagingEntity):
         In a subscription with sessions a message without a session id becomes a dead letter.
         """
         number = self.next_sequence_number()
+        is_first = message.hops == 0  # what was forwarded keeps the number it had before
         limited = replace(
             message,
-            encoded=note_topic_number(message.encoded, number),
+            encoded=note_first_number(message.encoded, number) if is_first else message.encoded,
             time_to_live_seconds=self.time_to_live(message),
         )
         for queue in self.subscriptions:
@@ -48,11 +49,14 @@ class Topic(MessagingEntity):
             try:
                 queue.check(limited)
             except AmqpError as refusal:
-                reason = DeadLetterReason("Session ID is null", refusal.description)
+                reason = DeadLetterReason(NO_SESSION, refusal.description)
                 queue.dead_letter_on_arrival(limited, reason, now)
             else:
                 queue.enqueue(limited, now)
         return number
+
+    def leads_to(self) -> list[str]:
+        return [queue.name for queue in self.subscriptions]
 
     def size(self) -> int:
         return super().size() + sum(queue.size() for queue in self.subscriptions)

@@ -52,7 +52,11 @@ def test_what_is_left_out_takes_the_service_s_defaults() -> None:
             },
             "DuplicateDetectionHistoryTimeWindow.*PT5S",
         ),
-        ({"ForwardTo": "other"}, "ForwardTo"),
+        ({"ForwardTo": "other"}, "ForwardTo 'other' names no queue or topic of the namespace"),
+        ({"ForwardTo": "flights"}, "ForwardTo 'flights' leads back to where it began"),
+        ({"ForwardTo": "other", "RequiresSession": True}, "what requires sessions cannot forward"),
+        ({"ForwardTo": 7}, "ForwardTo must be a name"),
+        ({"ForwardDeadLetteredMessagesTo": "other"}, "ForwardDeadLetteredMessagesTo 'other'"),
         ({"Colour": "blue"}, "Colour"),
     ],
 )

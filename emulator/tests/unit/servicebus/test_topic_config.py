@@ -99,7 +99,9 @@ def test_a_rule_that_cannot_be_followed_is_refused_by_name(
     [
         ({"RequiresSession": True}, {}, "'flights'.*RequiresSession"),
         ({}, {"RequiresDuplicateDetection": True}, "delays.*RequiresDuplicateDetection"),
-        ({}, {"ForwardTo": "elsewhere"}, "delays.*ForwardTo"),
+        ({}, {"ForwardTo": "elsewhere"}, "delays.*ForwardTo 'elsewhere' names no queue"),
+        ({}, {"ForwardTo": "flights"}, "delays.*ForwardTo 'flights' leads back"),
+        ({}, {"ForwardTo": "flights/Subscriptions/delays"}, "delays.*names no queue or topic"),
     ],
 )
 def test_a_property_that_does_not_belong_there_is_refused_by_name(
