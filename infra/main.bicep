@@ -51,6 +51,9 @@ param docsUrl string = ''
 @description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
 param replacedRegions string = ''
 
+@description('Optional. Names of topics that the namespace of each region gets, whose messages come into the input queue.')
+param inputTopics string[] = []
+
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
@@ -193,6 +196,7 @@ module region 'region.bicep' = [
       noticeUrl: noticeUrl
       docsUrl: docsUrl
       replacedRegions: replacedRegions
+      inputTopics: inputTopics
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint
       ledgersName: ledgers

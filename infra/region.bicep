@@ -38,6 +38,9 @@ param docsUrl string = ''
 @description('Optional. The regions, comma separated, that this deployment adds to or removes from; empty: nothing changes.')
 param replacedRegions string = ''
 
+@description('Optional. Topics whose messages come into the input queue, each in the order in which it was published.')
+param inputTopics array = []
+
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
 
@@ -193,6 +196,33 @@ resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
     maxSizeInMegabytes: queueMegabytes
   }
 }
+
+// Without the switch, a topic may hand on in another order than that in which it was published to.
+resource topics 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = [
+  for name in inputTopics: {
+    parent: namespace
+    name: name
+    properties: {
+      supportOrdering: true
+      defaultMessageTimeToLive: 'P14D'
+      maxSizeInMegabytes: queueMegabytes
+    }
+  }
+]
+
+// What forwards can have no sessions: they begin in the queue. What the queue does not take, the app looks for here.
+resource feeds 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [
+  for (name, index) in inputTopics: {
+    parent: topics[index]
+    name: queueName
+    properties: {
+      forwardTo: queue.name
+      maxDeliveryCount: 10
+      defaultMessageTimeToLive: 'P14D'
+      deadLetteringOnMessageExpiration: true
+    }
+  }
+]
 
 resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   name: 'st${region}${token}'
@@ -379,6 +409,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_REGIONS: join(regions, ',')
     LOCKSTEP_REGIONS_REPLACED: replacedRegions
     LOCKSTEP_QUEUE: queueName
+    LOCKSTEP_INPUT_TOPICS: join(inputTopics, ',')
     LOCKSTEP_OUTPUT_QUEUE: outputQueueName
     LOCKSTEP_ERROR_QUEUE: errorQueueName
     LOCKSTEP_DATABASE: databaseName

@@ -42,6 +42,12 @@ SETTINGS = (
         "",
     ),
     Setting("LOCKSTEP_QUEUE", "the session queue that messages come in by", "lockstep"),
+    Setting(
+        "LOCKSTEP_INPUT_TOPICS",
+        "the topics that feed that queue, comma separated: each has a subscription of the queue's"
+        " name that forwards to it; empty: none",
+        "",
+    ),
     Setting("LOCKSTEP_OUTPUT_QUEUE", "the session queue that outputs go to", "lockstep-out"),
     Setting("LOCKSTEP_ERROR_QUEUE", "the session queue for faults", "lockstep-errors"),
     Setting(
@@ -180,6 +186,7 @@ class Settings:
     regions: tuple[str, ...]
     replaced_regions: tuple[str, ...]
     queue: str
+    input_topics: tuple[str, ...]
     output_queue: str
     error_queue: str
     reply_queues: frozenset[str]
@@ -241,6 +248,7 @@ class Settings:
             regions=regions,
             replaced_regions=names(values, "LOCKSTEP_REGIONS_REPLACED"),
             queue=queue,
+            input_topics=names(values, "LOCKSTEP_INPUT_TOPICS"),
             output_queue=read_text(values, "LOCKSTEP_OUTPUT_QUEUE"),
             error_queue=error_queue,
             reply_queues=reply_queues,

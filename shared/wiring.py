@@ -106,6 +106,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         window_seconds=settings.window_days * DAY_SECONDS,
         retention_seconds=settings.retention_days * DAY_SECONDS,
         reply_queues=settings.reply_queues,
+        input_topics=settings.input_topics,
     )
     producer = new_producer(settings, outside)
     leases = CosmosContainer(outside.account, settings.database, settings.leases)

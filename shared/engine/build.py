@@ -1,6 +1,6 @@
 """Put one worker's services together: the only place that composes the engine."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -114,7 +114,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         worker=worker,
         consumer=consumer,
         rejecter=rejecter,
-        dead_letters=DeadLetters(consumer, rejecter, delivery.bus, delivery.queues.here),
+        dead_letters=DeadLetters(consumer, rejecter, delivery),
         resolver=Resolver(consumer, outputs),
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
@@ -123,16 +123,17 @@ def build(  # noqa: PLR0913 - what a worker is made of
         ingest=ingest,
         errors=ErrorQueue(worker, browser, ingest, delivery.queues),
         recovery=Recovery(consumer, claims, dispatcher),
-        missing_places=MissingPlaces(places_of(delivery, policy.reply_queues) | (containers or {})),
+        missing_places=MissingPlaces(places_of(delivery, policy) | (containers or {})),
         compactor=Compactor(worker, delivery.regions),
     )
 
 
-def places_of(delivery: Delivery, reply_queues: Iterable[str]) -> dict[str, Look]:
-    """Every queue that the settings name, in each region, and how to look at it."""
+def places_of(delivery: Delivery, policy: Policy) -> dict[str, Look]:
+    """Every queue and topic that the settings name, in each region, and how to look at it."""
     queues = delivery.queues
+    own = (queues.here, queues.outputs, queues.errors)
     return {
         f"queue {queue!r} of {region}": partial(delivery.bus.look, region, queue)
         for region in delivery.regions
-        for queue in (queues.here, queues.outputs, queues.errors, *sorted(reply_queues))
+        for queue in (*own, *sorted(policy.reply_queues), *policy.input_topics)
     }

@@ -69,7 +69,8 @@ class Policy:
     owner, `window_seconds` how long copies of an un-numbered message are recognised,
     `retention_seconds` how old an entry is before it may be compacted, and `handler_seconds` how
     long one run of a handler may take.
-    `reply_queues` are the queues that senders may ask answers to.
+    `reply_queues` are the queues that senders may ask answers to, and `input_topics` those topics
+    of which a subscription forwards to the app's own queue.
     """
 
     waits: WaitLimits = field(default_factory=WaitLimits)
@@ -81,6 +82,7 @@ class Policy:
     retention_seconds: float = 7 * 24 * 3600.0
     handler_seconds: float = 60.0
     reply_queues: frozenset[str] = frozenset()
+    input_topics: tuple[str, ...] = ()
 
     @property
     def pure_seconds(self) -> float:

@@ -22,7 +22,17 @@ from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.business import claimed
-from tests.world import DELAY_SECONDS, REGIONS, RETRY, Account, Amount, World, message, take
+from tests.world import (
+    DELAY_SECONDS,
+    POLICY,
+    REGIONS,
+    RETRY,
+    Account,
+    Amount,
+    World,
+    message,
+    take,
+)
 
 # When the broker gives up on a message, the sweep runs it after all, or gives it a named end.
 
@@ -226,6 +236,37 @@ async def test_one_that_cannot_be_ended_now_is_left_and_holds_nobody_up(world: W
 
     for session in ("acc-7", "acc-8"):
         assert [entry["status"] for entry in world.entries(session)] == ["completed"]
+
+
+# A subscription that feeds the queue gives up on what the queue cannot take.
+
+FED = replace(POLICY, input_topics=("orders", "payments"))
+
+
+async def test_when_a_subscription_that_feeds_the_queue_gives_up_its_messages_end_too() -> None:
+    world = World(policy=FED)
+    for topic, sent in (("orders", message(1)), ("payments", message(0))):
+        world.bus.dead_letters["east", f"{topic}/Subscriptions/in"].append(letter_of(sent))
+    world.bus.dead_letters["east", "payments/Subscriptions/in"].append(OTHERS["no message"])
+
+    assert await sweep(world) == []
+
+    assert world.amounts() == [1, 2]
+    assert [report["properties"] for report in world.reports()] == [{"origin": "fax"}]
+    assert not any(world.bus.dead_letters.values())
+
+
+async def test_a_topic_that_is_missing_keeps_no_other_place_from_being_swept() -> None:
+    world = World(policy=FED)
+    world.bus.fault_plan.plan("dead_letters.east", None, CallFault.FORBIDDEN, None)
+    fed = world.bus.dead_letters["east", "payments/Subscriptions/in"]
+    # That it is missing is found at the start already.
+    assert "queue 'payments' of west" in world.east.missing_places.places
+    fed.append(letter_of(message(0)))
+
+    await sweep(world)
+
+    assert (fed, world.amounts()) == ([], [1])
 
 
 async def test_without_an_error_queue_nothing_is_removed(world: World) -> None:

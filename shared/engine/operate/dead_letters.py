@@ -2,9 +2,10 @@
 
 The broker dead-letters a message that was delivered too often or is too old. What it can be is a
 message that the journal has, a good one that met no worker for long, one whose handler ends its
-worker, one that no host can give to a function, or nothing of ours at all. No function is triggered
-by dead letters: the host cannot give every body to one, and what fails there comes back without an
-end and without a pause.
+worker, one that no host can give to a function, or nothing of ours at all. A subscription that
+feeds the queue gives up on what the queue does not take: it was full, or there is no session id. No
+function is triggered by dead letters: the host cannot give every body to one, and what fails there
+comes back without an end and without a pause.
 """
 
 from shared.domain.errors import InvalidMessage, LockstepError
@@ -12,27 +13,42 @@ from shared.domain.message import Message
 from shared.domain.wire import from_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
+from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.reject import Rejecter
-from shared.ports import Bus, DeadLetter
+from shared.ports import DeadLetter
 
 # Of one run; the next one takes more.
 LETTERS_MAX = 100
 
 
 class DeadLetters:
-    """Ends the dead letters of the app's own queue in its own region."""
+    """Ends the dead letters of the app's own queue, and of what feeds it, in its own region."""
 
-    def __init__(self, consumer: Consumer, rejecter: Rejecter, bus: Bus, queue: str) -> None:
+    def __init__(self, consumer: Consumer, rejecter: Rejecter, delivery: Delivery) -> None:
         self.consumer = consumer
         self.worker = consumer.worker
         self.rejecter = rejecter
-        self.bus = bus
-        self.queue = queue
+        self.bus = delivery.bus
+        self.queue = delivery.queues.here
+        topics = self.worker.policy.input_topics
+        self.paths = (self.queue, *(f"{topic}/Subscriptions/{self.queue}" for topic in topics))
 
     async def sweep(self) -> int:
-        """Return how many dead letters were ended. Raises Unavailable or OutcomeUnknown."""
-        region = self.worker.owner.region
-        return await self.bus.end_dead_letters(region, self.queue, LETTERS_MAX, self.end)
+        """Return how many dead letters were ended.
+
+        What fails in one place keeps none from another: the first failure is raised at the end.
+        """
+        ended, failures = 0, list[LockstepError]()
+        for path in self.paths:
+            try:
+                ended += await self.bus.end_dead_letters(
+                    self.worker.owner.region, path, LETTERS_MAX, self.end
+                )
+            except LockstepError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return ended
 
     async def end(self, letter: DeadLetter) -> bool:
         """Return whether the letter has come to its end, so that it may be removed."""
