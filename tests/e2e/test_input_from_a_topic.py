@@ -12,7 +12,7 @@ from cli.regions import CONFIG
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from tests.docs.pages import ROOT, page
-from tests.e2e.stack import Stack, status
+from tests.e2e.stack import GROUP, Stack, status
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
@@ -51,20 +51,15 @@ def test_what_is_published_to_a_topic_of_each_region_is_processed_once_and_in_or
         sent = {session: [status(session, n) for n in range(EACH)] for session in ("N1", "N2")}
         for n in range(EACH):
             for session, own in sent.items():
-                assert own[n].number is not None
-                event = {
-                    "id": own[n].id,
-                    "type": own[n].type,
-                    "producergroup": own[n].number.group,
-                    "ownerlevel": "0",
-                    "producersequence": str(n),
-                }
-                publish(regions, "flights", session, own[n].body.decode(), event)
+                one = own[n]
+                number = {"producergroup": GROUP, "ownerlevel": "0", "producersequence": str(n)}
+                event = {"id": one.id, "type": one.type, **number}
+                publish(regions, "flights", session, one.body.decode(), event)
         until(lambda: stack.left_in_queues() == 0, what="both regions' queues to be empty")
 
         for session, own in sent.items():
             processed = [
-                one["id"] for entry in stack.entries()[session] for one in entry["identities"]
+                known["id"] for entry in stack.entries()[session] for known in entry["identities"]
             ]
             assert processed == [message.id for message in own]
         for region in ("east", "west"):
