@@ -28,7 +28,6 @@ LockstepError
 |- Unavailable             nothing happened; try again later
 |  |- Throttled
 |  |- NewerState
-|  |- StateCompacted
 |  `- Misconfigured        trying again helps only after a person has changed something
 `- OutcomeUnknown          it may have happened; read back before anything else
 
@@ -199,10 +198,6 @@ class NewerState(Unavailable):
     """The session's state is of a newer version than this app knows: newer code goes on with it."""
 
 
-class StateCompacted(Unavailable):
-    """The state after a remembered head is not kept any more: a newer head has its own."""
-
-
 class Misconfigured(Unavailable):
     """A queue, a container or a right is missing, or a connection is wrong; nothing was changed.
 
@@ -218,3 +213,7 @@ class OutcomeUnknown(LockstepError):
 
     reason = FailureReason.SERVICE_TIMEOUT
     is_transient = True
+
+
+class StateCompacted(OutcomeUnknown):
+    """The state after a remembered head is not kept any more: a newer head has its own."""
