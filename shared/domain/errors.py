@@ -213,7 +213,3 @@ class OutcomeUnknown(LockstepError):
 
     reason = FailureReason.SERVICE_TIMEOUT
     is_transient = True
-
-
-class StateCompacted(OutcomeUnknown):
-    """The state after a remembered head is not kept any more: a newer head has its own."""

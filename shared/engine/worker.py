@@ -17,7 +17,7 @@ from itertools import count
 
 from shared.domain import next_entry
 from shared.domain.decision import marker_seconds
-from shared.domain.errors import OutcomeUnknown, StateCompacted, Unavailable
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput, Handlers
 from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
 from shared.domain.message import Message
@@ -39,6 +39,10 @@ UNDRAINED_MAX = 1_000
 REPEAT_SECONDS = 60.0
 # Kinds of failure are few. Whatever makes them many must not fill the memory.
 FAILURES_MAX = 1_000
+
+
+class StateCompacted(OutcomeUnknown):
+    """The state after a remembered head is not kept any more: a newer head has its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,6 @@ from shared.domain.errors import (
     NewerState,
     NotRecorded,
     NotStorable,
-    StateCompacted,
     Unavailable,
 )
 from shared.domain.handler import HandlerInput, Kind
@@ -76,7 +75,7 @@ from shared.engine.consume.turns import Call, Turns
 from shared.engine.dispatch.dispatch import Dispatcher, keep_missing
 from shared.engine.handle.handle import Ending, HandlerRunner
 from shared.engine.handle.raised import describe_error, find_frames
-from shared.engine.worker import NO_HEAD, Worker
+from shared.engine.worker import NO_HEAD, StateCompacted, Worker
 from shared.ports import DeadLetter, WriteResult
 
 # A message whose turn does not come for so many rounds, each of which may be a race, waits outside.
