@@ -1,10 +1,12 @@
 """HTTP ingest: accept a message, number it and publish it to every region."""
 
 import asyncio
+from dataclasses import replace
 
 import azure.functions as func
 
-from functions.http.requests import SESSION, path_to, read_name
+from functions.http.asking import answer_at_once
+from functions.http.requests import SESSION, path_to, read_name, read_wait
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
@@ -29,12 +31,23 @@ routes = HttpRoutes()
     "ingest",
     "POST sessions/{session}/messages",
     Right.SEND,
-    "Accept a message: number it, and publish it to every region.",
-    {202: "It is safe.", **REFUSED, 403: "Not for this session.", 409: "Other content."},
+    "Accept a message and publish it, or, with `Prefer: wait=SECONDS`, apply it and answer.",
+    {
+        200: "It was asked, and took effect.",
+        202: "It is safe.",
+        **REFUSED,
+        403: "Not for this session.",
+        409: "Other content.",
+        410: "It was asked, and nobody remembers what came of it.",
+        422: "It was asked, and failed.",
+    },
     {"type": TEXT, "time": {"type": "string", "format": "date-time"}},
 )
 async def accept(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """202 when the message is safe, which is before it is processed; problem details otherwise.
+
+    With `Prefer: wait=SECONDS` (RFC 7240) it is applied at once, exactly once by its key: 200 with
+    what its handler answered, 202 where it has to wait in the journal for longer.
 
     `Idempotency-Key` names the message: for a day sending the same again changes nothing, and other
     content under the same key is a 409. `type` in the query names the handler; the sender's time
@@ -42,15 +55,14 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
     header `traceparent`. The answer says where the session can be looked at.
     """
     message = read_request(services, request)
+    seconds = read_wait(request.headers.get("Prefer"), int(ANSWER_SECONDS))
     said = {"session": message.session, "message": message.id}
     with services.worker.span("ingest", message.traceparent, **said) as span:
-        draft = Draft(
-            message.id,
-            message.type,
-            message.body,
-            message.time,
-            traceparent=span.traceparent if span else message.traceparent,
-        )
+        traceparent = span.traceparent if span else message.traceparent
+        if seconds is not None:
+            asked = replace(message, traceparent=traceparent)
+            return await answer_at_once(services, asked, seconds)
+        draft = Draft(message.id, message.type, message.body, message.time, traceparent=traceparent)
         try:
             # Cancelled, the draft keeps what it has: sent again, it finds its number.
             async with asyncio.timeout(ANSWER_SECONDS):

@@ -9,7 +9,7 @@ from typing import Any
 
 import azure.functions as func
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from functions.http import asyncapi, error_queue, ingest, operate, sagas
 from functions.http.asyncapi import REFERENCE, VERSION, find_messages
@@ -65,9 +65,12 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
     messages = find_messages(handlers)
     own: list[type[BaseModel]] = [ResolutionBody, RepeatBody]
     models = own + [one.body for one in (*messages, *sagas)]
-    references, schemas = models_json_schema(
-        [(model, "validation") for model in dict.fromkeys(models)], ref_template=REFERENCE
-    )
+    answering = {one.message_type: one.answer for one in messages if one.answer is not None}
+    described: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
+        **{(model, "validation"): None for model in models},
+        **{(model, "serialization"): None for model in answering.values()},
+    }
+    references, schemas = models_json_schema([*described], ref_template=REFERENCE)
 
     def refer(model: type[BaseModel]) -> dict[str, Any]:
         return references[model, "validation"]
@@ -83,14 +86,17 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
         types = {"ingest": messages, "start_saga": sagas}.get(one.name)
         if types == []:
             continue  # the app takes none of them
-        described = describe_operation(one)
-        for parameter in described["parameters"]:
+        operation = describe_operation(one)
+        for parameter in operation["parameters"]:
             if parameter["name"] == "type" and types is not None:
                 named = sorted(handler.message_type for handler in types)
                 parameter |= {"required": True, "schema": {"type": "string", "enum": named}}
+        if one.name == "ingest":
+            refs = {name: references[model, "serialization"] for name, model in answering.items()}
+            operation["responses"]["200"]["content"] = describe_answers(refs)
         if one.name in bodies:
-            described["requestBody"] = bodies[one.name]
-        paths.setdefault(f"/{one.path}", {})[one.method.lower()] = described
+            operation["requestBody"] = bodies[one.name]
+        paths.setdefault(f"/{one.path}", {})[one.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "Lockstep", "version": VERSION},
@@ -114,6 +120,8 @@ def describe_operation(one: HttpRoute) -> dict[str, Any]:
     ]
     in_query = [{"name": name, "in": "query", "schema": one.query[name]} for name in one.query]
     key = {"name": "Idempotency-Key", "in": "header", "required": True, "schema": TEXT}
+    wish = {"type": "string", "example": "wait=10", "description": "RFC 7240"}
+    prefer = {"name": "Prefer", "in": "header", "required": False, "schema": wish}
     answers: dict[str, Any] = {
         str(status): (PROBLEM if status >= 400 else JSON) | {"description": text}
         for status, text in one.answers.items()
@@ -121,10 +129,25 @@ def describe_operation(one: HttpRoute) -> dict[str, Any]:
     return {
         "operationId": one.name,
         "summary": one.summary,
-        "parameters": [*in_path, *in_query, *([key] if one.name == "ingest" else [])],
+        "parameters": [*in_path, *in_query, *([key, prefer] if one.name == "ingest" else [])],
         "responses": {**answers, "default": PROBLEM},
         "security": [{"key": []}] if one.right else [],
     }
+
+
+def describe_answers(models: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to whoever asks; `x-types` has the model of each type that declares one."""
+    answers = [*{str(one["$ref"]): one for one in models.values()}.values()]
+    known = {"anyOf": [*answers, {"type": "null"}], "x-types": dict(models)} if answers else {}
+    fields = {
+        "session": TEXT,
+        "message": TEXT,
+        "answer": known,
+        "position": {"type": "integer"},
+        "version": {"type": ["integer", "null"]},
+    }
+    schema = {"type": "object", "required": [*fields], "properties": fields}
+    return {"application/json": {"schema": schema}}
 
 
 def take_json(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,10 @@ HOST_PARAMETERS = frozenset({"code", "clientId"})
 # 404 to both before it; `.` and `..` lead elsewhere.
 IN_QUERY = "-"
 SESSION, SAGA = "session", "key"
+# What stands between the commas of a header `Prefer` (RFC 7240), and its name and value: a token,
+# or a text in quotes.
+PREFERENCE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')
+NAMED = re.compile(r'\s*([^\s=;,"]+)\s*(?:=\s*([^\s=;,"]+|"(?:[^"\\]|\\.)*"))?\s*(?:;|$)')
 COLLECTIONS = {SESSION: "sessions", SAGA: "sagas"}
 
 
@@ -78,6 +82,20 @@ def read_whole(
     if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
         raise InvalidMessage(f"{name} is a whole number from {least} to {most}")
     return int(text)
+
+
+def read_wait(prefer: str | None, most: int) -> int | None:
+    """The seconds of the preference `wait` (RFC 7240), at most so many; None for no such wish.
+
+    Of several the first counts. One that makes no sense is none, as for every preference.
+    """
+    for part in PREFERENCE.findall(prefer or ""):
+        named = NAMED.match(part)
+        if named and named[1].lower() == "wait":
+            seconds = (named[2] or "").strip('"')
+            is_time = re.fullmatch("[0-9]{1,9}", seconds) and int(seconds)
+            return min(int(seconds), most) if is_time else None
+    return None
 
 
 def read_decision(

@@ -22,6 +22,8 @@ STATUSES: Mapping[type[LockstepError], int] = {
     errors.NotAuthenticated: 401,
     errors.NotAllowed: 403,
     errors.TooLarge: 413,
+    errors.MessageFaulted: 422,
+    errors.TooOld: 410,
     errors.UnknownSession: 404,
     errors.ContentConflict: 409,
     errors.NotHalted: 409,

@@ -8,6 +8,8 @@ LockstepError
 |  |- InvalidBody
 |  |- UnknownType
 |  |- NotRecorded
+|  |- MessageFaulted
+|  |- TooOld
 |  |- UnknownSession
 |  |- ContentConflict
 |  |- NotHalted
@@ -97,6 +99,18 @@ class UnknownType(CallerError):
 
 class NotRecorded(CallerError):
     """The message is for a handler that leaves no record, so nobody can answer for it."""
+
+
+class MessageFaulted(CallerError):
+    """The message that was asked did not take effect: its handler failed, or it was refused.
+
+    Where that halts the session, a person may have it run again, and the same asked later is
+    answered by what came of that.
+    """
+
+
+class TooOld(CallerError):
+    """The message is older than what its session remembers, so nobody can say what became of it."""
 
 
 class UnknownSession(CallerError):

@@ -307,8 +307,9 @@ class Handler:
 
     `attempts` is how often an effectful or idempotent handler is run before its message is a fault;
     a pure one would fail again, so it is run once. `sessions` are the patterns of the sessions that
-    the type is for, in which `*` stands for any characters. `is_ours` says that its code is not the
-    application's but Lockstep's own, which ends no worker. Raises ValueError for what cannot work.
+    the type is for, in which `*` stands for any characters. `answer` is the model of what it
+    answers, where it says so. `is_ours` says that its code is not the application's but Lockstep's
+    own, which ends no worker. Raises ValueError for what cannot work.
     """
 
     message_type: str
@@ -319,6 +320,7 @@ class Handler:
     kind: Kind = Kind.PURE
     attempts: int = 3
     sessions: tuple[str, ...] = ()
+    answer: type[BaseModel] | None = None
     is_ours: bool = False
 
     def __post_init__(self) -> None:
@@ -329,6 +331,8 @@ class Handler:
         if "" in self.sessions:
             raise ValueError(f"handler of {self.message_type!r}: a pattern of sessions is empty")
         require_model(f"handler of {self.message_type!r}: a body", self.body)
+        if self.answer is not None:
+            require_model(f"handler of {self.message_type!r}: an answer", self.answer)
         require_signature(self.message_type, self.handle, "state", "body", "context")
         is_async = any(map(inspect.iscoroutinefunction, (self.handle, type(self.handle).__call__)))
         if is_async and self.kind in (Kind.PURE, Kind.DETERMINISTIC):
@@ -372,22 +376,25 @@ class Handlers:
         kind: Kind = Kind.PURE,
         attempts: int = 3,
         sessions: str | Iterable[str] = (),
+        answer: type[BaseModel] | None = None,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type.
 
         `sessions` says which sessions the type is for: a pattern such as "account:*", or several.
         A message of it for another session is refused by name, and so is one of a type without
-        patterns for a session of these, unless it has the same state model or none. Raises
-        ValueError for a second handler of the type, and for what can never work: a function of
+        patterns for a session of these, unless it has the same state model or none. With `answer`
+        the handler answers with this model, or not at all, and the API says so. Raises ValueError
+        for a second handler of the type, and for what can never work: a function of
         other parameters, one that is async and pure, or a state model without defaults.
         """
         fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
         declared = state if isinstance(state, StateModel) else StateModel(state)
 
         def add(handle: H) -> H:
-            self.add(
-                Handler(message_type, declared, body, handle, on_fault, kind, attempts, fitting)
+            one = Handler(
+                message_type, declared, body, handle, on_fault, kind, attempts, fitting, answer
             )
+            self.add(one)
             return handle
 
         return add

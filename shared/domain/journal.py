@@ -70,10 +70,13 @@ class MessageIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The proof that a message without a number was seen, and the entry that took it last."""
+    """The proof that a message without a number was seen, and the entry that took it last.
+
+    Where its key was published, there is no such entry, and the identity has the number.
+    """
 
     identity: MessageIdentity
-    position: int
+    position: int | None
 
 
 @dataclass(frozen=True, slots=True)

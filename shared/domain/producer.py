@@ -35,8 +35,10 @@ from shared.domain.message import (
 REMEMBERED_MAX = 64
 # What begins so is the app's own: the journal's arrivals, the outputs of sessions, sagas.
 RESERVED_PREFIXES = (RESERVED_PREFIX, OUTPUTS_PREFIX, HERE_PREFIX, SAGA_SESSION_PREFIX)
-# The group of HTTP ingest.
+# The group of HTTP ingest, and the source of what is asked over HTTP: one key is one message, by
+# whichever of the two ways it comes.
 HTTP_GROUP = "http"
+HTTP_SOURCE = "lockstep/http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,11 @@ class ProducerOptions:
 
 @dataclass(frozen=True, slots=True)
 class BoundNumber:
-    """A number and the content it was first used for."""
+    """A number and the content it was first used for; no number where that was asked."""
 
     id: str
     digest: str
-    sequence: int
+    sequence: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ class Ledger:
 class Numbered:
     """Drafts with their numbers, and the ledger that must be stored before anything is sent.
 
-    `messages` answers the drafts one by one; `fresh` are those that had no number before.
+    `messages` answers the drafts one by one; `fresh` are those that had no number before. What
+    was asked before gets none: it is in the session's journal.
     """
 
     ledger: Ledger
@@ -159,7 +162,9 @@ def number_drafts(
         bound = bound_ids.get(draft.id) or bind_next(ledger, len(fresh), draft)
         if bound.digest != digest_content(draft.type, draft.body):
             raise ContentConflict(f"id {draft.id!r} was used before with other content")
-        place = Number(ledger.group, ledger.level, bound.sequence)
+        place = None
+        if bound.sequence is not None:
+            place = Number(ledger.group, ledger.level, bound.sequence)
         messages.append(draft.in_session(session, place))
         if draft.id not in bound_ids:
             bound_ids[draft.id] = bound
@@ -168,7 +173,8 @@ def number_drafts(
     # one by one: a release that kept no ids may have numbered it a moment ago.
     limit = len(ledger.remembered) - 1 if keep_seconds else REMEMBERED_MAX
     bounds = tuple(bound_ids.values())
-    remembered = bounds[-max(limit, len(fresh)) :]
+    newest = bounds[-max(limit, len(fresh)) :]
+    remembered = tuple(bound for bound in newest if bound.sequence is not None)
     kept = KeptKeys(bounds[len(bounds) - len(fresh) :], keep_seconds) if keep_seconds else NO_KEYS
     if fresh:
         after = ledger.next + len(fresh)

@@ -25,8 +25,9 @@ from shared.domain.journal import (
     Resolution,
     Status,
 )
-from shared.domain.message import OWN_SOURCE, Message, derive_id
+from shared.domain.message import OWN_SOURCE, OWNER_LEVEL_MAX, Message, Number, derive_id
 from shared.domain.outbox import PendingOutbox, Staged
+from shared.domain.producer import HTTP_GROUP, HTTP_SOURCE
 from shared.ports import (
     Carried,
     CreateDocument,
@@ -55,6 +56,7 @@ from shared.storage.documents import (
     staged_ids,
     written_at,
 )
+from shared.storage.ledgers import decode_key, key_id
 
 POSITION_DIGITS = 12
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
@@ -78,6 +80,9 @@ def outbox_id(pending: PendingOutbox) -> str:
 
 def marker_id(message_id: str, source: str) -> str:
     """The document id of the proof that an un-numbered message was seen."""
+    if source == HTTP_SOURCE:
+        # That of the key under which it might be published: whichever is first refuses the other.
+        return key_id(HTTP_GROUP, message_id)
     # Older releases knew no sources; their markers count as those of our own source.
     named = (message_id,) if source in (OWN_SOURCE, "") else (source, message_id)
     return f"marker-{derive_id(*named)}"
@@ -102,7 +107,11 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
 
 
 def decode_marker(document: Mapping[str, Any]) -> Marker:
-    return Marker(decode_identity(document["covered"]), document["position"])
+    if "covered" in document:
+        return Marker(decode_identity(document["covered"]), document["position"])
+    bound = decode_key(document)
+    number = Number(HTTP_GROUP, OWNER_LEVEL_MAX, bound.sequence or 0)
+    return Marker(MessageIdentity(bound.id, "", bound.digest, number, HTTP_SOURCE), None)
 
 
 def cursor_id(group: str) -> str:

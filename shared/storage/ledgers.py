@@ -65,7 +65,13 @@ def encode_key(session: str, group: str, bound: BoundNumber, keep_seconds: int) 
 
 
 def decode_key(document: Mapping[str, Any]) -> BoundNumber:
-    return BoundNumber(*document["bound"])
+    """The number that a key is bound to; none where its document is the marker of an asked one.
+
+    Both are one document, so that a key that comes by both ways at once is taken by one of them.
+    """
+    if "bound" in document:
+        return BoundNumber(*document["bound"])
+    return BoundNumber(document["covered"]["id"], document["covered"]["digest"], None)
 
 
 def ledger_operations(

@@ -44,7 +44,7 @@ from shared.domain.errors import (
 )
 from shared.domain.handler import HandlerInput, Kind
 from shared.domain.journal import ARRIVALS, Entry, Status
-from shared.domain.message import Message
+from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput, state_position
 from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.reports import TOMBSTONE_TYPE
@@ -68,6 +68,7 @@ from shared.engine.consume.outcomes import (
     Reply,
     Waiting,
     compare_content,
+    report_compacted,
     report_conflict,
 )
 from shared.engine.consume.park import Parking, is_other, level_of
@@ -215,13 +216,30 @@ class Consumer:
         # A tombstone has the place of the message itself: only we send these.
         if recorded.digest != message.digest and recorded.type != TOMBSTONE_TYPE:
             return report_conflict(message)
+        if marker.position is None:
+            return await self.read_published(message, recorded.number)
         stored = await self.journal.stored_entry(message.session, marker.position)
         # The marker of one that waits beside a claim names the claim, which answers another one.
         if stored is not None:
             return reply_in(stored.entry) if recorded in stored.entry.identities else Waiting()
         if await self.journal.parked(message.session, recorded.number):
             return Waiting()
-        return Expired(f"message {message.id!r} was processed, and its entry is compacted")
+        return report_compacted(message)
+
+    async def read_published(self, message: Message, number: Number) -> Reply:
+        """Return the reply that is recorded for a message whose key was published.
+
+        Its answer is there, too: what answers shares no entry. Raises Unavailable.
+        """
+        published, head = replace(message, number=number), await self.journal.head(message.session)
+        if head is not None:
+            head = await self.worker.with_cursors(head, [number.group])
+        if head is None or not isinstance(decide(head, published), Duplicate):
+            return Waiting()
+        await self.duplicates.search(head, published)
+        found = self.duplicates.processed.get((message.session, number))
+        stored = await self.journal.stored_entry(message.session, found.position) if found else None
+        return reply_in(stored.entry) if stored else report_compacted(message)
 
     async def pass_through(self, message: Message) -> PassedThrough:
         """Run an idempotent handler without a journal.

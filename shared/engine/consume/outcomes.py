@@ -127,6 +127,11 @@ def compare_content(message: Message, digest: str) -> Outcome:
     return AlreadyDone() if digest == message.digest else report_conflict(message, digest)
 
 
+def report_compacted(message: Message) -> Expired:
+    """The reply to a message whose entry is gone, though it is known that there was one."""
+    return Expired(f"message {message.id!r} was processed, and what came of it is compacted")
+
+
 def report_conflict(message: Message, digest: str | None = None) -> Conflicting:
     """The outcome for other content under a used id or number, or for a number that was skipped."""
     number = message.number

@@ -460,6 +460,9 @@ def build_result(
     reminders = given.reminders
     if reminders or handled.outputs:
         reminders = keep_reminders(reminders, message, handled.cancels, batches)
+    if handler.answer is not None and type(handled.answer) not in (handler.answer, type(None)):
+        found = type(handled.answer).__name__
+        raise NotStorable(f"its answer is a {found}, not a {handler.answer.__name__}")
     answer = None if handled.answer is None else keep_body(handled.answer, "its answer")
     if not isinstance(answer, dict | None):
         raise NotStorable("its answer is no JSON object: an answer has named fields")

@@ -7,7 +7,7 @@ from typing import Any
 
 import azure.functions as func
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from functions.app import build_app, find_handlers
 from functions.http.asyncapi import ATTRIBUTES, HEADERS, REQUIRED, describe_messages
@@ -42,6 +42,17 @@ def handlers() -> Handlers:
         notice_url = ""
 
     return find_handlers("functions.handlers", NoAddress())
+
+
+class Counted(BaseModel):
+    """What is answered."""
+
+    count: int
+
+    @computed_field
+    def double(self) -> int:
+        """Twice as many."""
+        return 2 * self.count
 
 
 def keep(state: BaseModel, body: BaseModel, context: Context) -> BaseModel:
@@ -96,6 +107,22 @@ def test_every_name_in_a_path_is_a_parameter_and_every_reference_leads_somewhere
         assert in_path == set(re.findall(r"\{(\w+)\}", path))
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
     assert named == set(document["components"]["schemas"])
+
+
+def test_an_answer_has_the_schema_of_the_model_that_its_handler_declares() -> None:
+    own = Handlers()
+    own.register("order.count", body=ResolutionBody, answer=Counted)(keep)
+    own.register("order.place", body=ResolutionBody)(keep)
+
+    api = describe_api(own)
+
+    answers = api["paths"]["/sessions/{session}/messages"]["post"]["responses"]["200"]
+    schema = answers["content"]["application/json"]["schema"]["properties"]["answer"]
+    assert schema["x-types"].keys() == {"order.count"}
+    assert schema["anyOf"] == [schema["x-types"]["order.count"], {"type": "null"}]
+    model = resolve(api, schema["x-types"]["order.count"]["$ref"])
+    # What a model computes is answered, too.
+    assert model["properties"].keys() == {"count", "double"}
 
 
 def test_a_message_has_the_schema_of_its_model_and_the_sessions_it_is_for(

@@ -4,6 +4,7 @@ import azure.functions as func
 import pytest
 
 from functions.http.ingest import accept
+from functions.http.requests import read_wait
 from functions.http.responses import respond_problem
 from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
@@ -105,6 +106,36 @@ async def test_a_bad_request_is_named_and_nothing_is_numbered_or_sent(
     assert "Retry-After" not in response.headers
     assert world.bus.messages("east", "in") == []
     assert world.journal.fault_plan.calls == {}
+
+
+@pytest.mark.parametrize(
+    ("prefer", "seconds"),
+    [
+        (None, None),
+        ("", None),
+        ("wait=10", 10),
+        ("Wait = 10", 10),
+        ('wait="10"', 10),
+        ("wait=60", 14),
+        ("respond-async, wait=10; x=1", 10),
+        ('foo="a, wait=3"; bar, WAIT=2', 2),
+        ("return=minimal;wait=3", None),
+        ("wait=2, wait=3", 2),
+        # What makes no sense, or cannot be kept to, is ignored: RFC 7240 asks for that.
+        ("wait", None),
+        ("wait=", None),
+        ("wait=0", None),
+        ("wait=-1", None),
+        ("wait=1.5", None),
+        ("wait=soon, wait=3", None),
+        ("wait=\u0663", None),
+        ("wait=1234567890", None),
+        ("waiting=3", None),
+        ('"wait=3', None),
+    ],
+)
+def test_the_time_to_wait_is_read_as_rfc_7240_says(prefer: str | None, seconds: int | None) -> None:
+    assert read_wait(prefer, 14) == seconds
 
 
 async def test_a_store_out_of_reach_asks_the_caller_to_come_back(world: World) -> None:

@@ -291,6 +291,18 @@ class Names(RootModel[list[str]]):
     """An answer without named fields."""
 
 
+def test_an_answer_of_another_model_than_the_handler_declares_is_refused() -> None:
+    def answer(answered: BaseModel | None) -> Any:
+        handled = Handled(State(), answer=answered)
+        handler = Handler("keep", StateModel(State), Amount, lambda *_: handled, answer=Amount)
+        return run_pure(handler, HandlerInput(), message(0, kind="keep")).answer
+
+    assert answer(Amount(amount=3)) == {"amount": 3}
+    assert answer(None) is None
+    with pytest.raises(NotStorable, match="its answer is a State, not a Amount"):
+        answer(State())
+
+
 @pytest.mark.parametrize(
     ("handled", "said"),
     [

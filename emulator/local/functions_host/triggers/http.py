@@ -126,13 +126,20 @@ def parameters(found: Mapping[str, str]) -> dict[str, str]:
 
 
 async def read_request(request: web.Request) -> TypedData:
-    """Read a request whole: names of headers in lower case, empty query values left out."""
+    """Read a request whole: names of headers in lower case, empty query values left out.
+
+    A header that is given several times becomes one, with commas between.
+    """
     body = await request.read()
+    headers: dict[str, str] = {}
+    for name, value in request.headers.items():
+        known = headers.get(name.lower())
+        headers[name.lower()] = value if known is None else f"{known},{value}"
     return TypedData(
         http=RpcHttp(
             method=request.method,
             url=str(request.url),
-            headers={name.lower(): value for name, value in request.headers.items()},
+            headers=headers,
             params=parameters(request.match_info),
             query={name: value for name, value in request.query.items() if value},
             body=TypedData(bytes=body) if body else TypedData(),
