@@ -18,7 +18,9 @@ from shared.domain.errors import (
     InvalidMessage,
     InvalidOptions,
     LockstepError,
+    MessageFaulted,
     Misconfigured,
+    NotRecorded,
     NotStorable,
     NumbersExhausted,
     OutcomeUnknown,
@@ -26,6 +28,7 @@ from shared.domain.errors import (
     ProducerDisconnected,
     Throttled,
     TooLarge,
+    TooOld,
     Unavailable,
     UnknownType,
     UnreadableState,
@@ -48,6 +51,8 @@ from shared.domain.saga.record import SagaKinds
 
 if TYPE_CHECKING:
     from functions.app import build_app, find_handlers
+    from shared.engine.consume.outcomes import Answered
+    from shared.publishing.asking import Asker
     from shared.publishing.message import MessageBatch, SessionMessage
     from shared.publishing.opening import (
         BlockingProducer,
@@ -63,13 +68,15 @@ if TYPE_CHECKING:
     )
     from shared.publishing.producer import IdempotentProducer
     from shared.settings import InvalidSettings, Settings
-    from shared.testkit import Found, Given, Report, exercise, given
+    from shared.testkit import Found, Given, Report, asked, exercise, given
     from shared.wiring import connect
 
 __all__ = [
     "HERE",
     "OUTPUTS",
     "AlreadyPublished",
+    "Answered",
+    "Asker",
     "BlockingProducer",
     "CallerError",
     "Command",
@@ -91,8 +98,10 @@ __all__ = [
     "LockstepError",
     "Message",
     "MessageBatch",
+    "MessageFaulted",
     "Misconfigured",
     "NoState",
+    "NotRecorded",
     "NotStorable",
     "NumbersExhausted",
     "OnFault",
@@ -115,10 +124,12 @@ __all__ = [
     "Step",
     "Throttled",
     "TooLarge",
+    "TooOld",
     "Unavailable",
     "UnknownType",
     "UnreadableState",
     "Wait",
+    "asked",
     "build_app",
     "connect",
     "exercise",
@@ -131,6 +142,8 @@ __all__ = [
 
 _LATER = {
     "functions.app": ("build_app", "find_handlers"),
+    "shared.engine.consume.outcomes": ("Answered",),
+    "shared.publishing.asking": ("Asker",),
     "shared.publishing.message": ("MessageBatch", "SessionMessage"),
     "shared.publishing.opening": (
         "BlockingProducer",
@@ -146,7 +159,7 @@ _LATER = {
     ),
     "shared.publishing.producer": ("IdempotentProducer",),
     "shared.settings": ("InvalidSettings", "Settings"),
-    "shared.testkit": ("Found", "Given", "Report", "exercise", "given"),
+    "shared.testkit": ("Found", "Given", "Report", "asked", "exercise", "given"),
     "shared.wiring": ("connect",),
 }
 _MODULES = {name: module for module, names in _LATER.items() for name in names}

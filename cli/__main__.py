@@ -15,7 +15,7 @@ from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.running import run_program
-from cli.send import publish, send_one, sweep
+from cli.send import ask, publish, send_one, sweep
 
 app = typer.Typer(
     help=__doc__,
@@ -138,6 +138,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "doctor": doctor,
     },
     "Send": {
+        "ask": ask,
         "send": send_one,
         "publish": publish,
         "send-again": repeat_delivery,

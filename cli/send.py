@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,10 +40,12 @@ class OutgoingMessage:
     time: str | None = None
 
 
-def send_message(client: AppClient, message: OutgoingMessage) -> Any:
-    """202 with the number that it has from now on; raises NoAnswer and AppRefused."""
+def send_message(
+    client: AppClient, message: OutgoingMessage, wish: Mapping[str, str] | None = None
+) -> Any:
+    """The number that it has from now on, or its answer; raises NoAnswer and AppRefused."""
     query = {"session": message.session, "type": message.type, "time": message.time}
-    named = {"Idempotency-Key": message.id}
+    named = {"Idempotency-Key": message.id, **(wish or {})}
     return client.ask("POST", "sessions/-/messages", query, message.body, named, is_repeatable=True)
 
 
@@ -71,6 +73,38 @@ def send_one(
         print_json(found)
     else:
         print_table(("", ""), [(name, found[name]) for name in ("session", "id", "sequence")], "")
+
+
+def ask(
+    context: typer.Context,
+    session: SessionName,
+    message_type: Annotated[str, typer.Argument(metavar="TYPE", help="the message's type")],
+    body: Annotated[str, typer.Argument(help="JSON; @FILE reads a file, - standard input")],
+    message_id: Annotated[
+        str | None, typer.Option("--id", help="the idempotency key (default: a new one)")
+    ] = None,
+    sent_at: Annotated[str | None, typer.Option("--time", help="the sender's time")] = None,
+    wait: Annotated[
+        int, typer.Option("--wait", min=1, max=14, help="seconds for the app to answer in")
+    ] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Have one message applied at once, and print what its handler answers.
+
+    Asked again under the same --id within the window it acts no second time and is answered
+    alike. Exit status 1 is a fault or a refusal; 3 says that it is not known yet, or waits.
+    """
+    key = message_id or str(uuid.uuid4())
+    text = read_body_option(body)["body"].encode()
+    asked = OutgoingMessage("", session, message_type, text, key, sent_at)
+    again = f"the same again with --id {key} is safe, and tells what came of it"
+    try:
+        found = send_message(client_of(context), asked, {"Prefer": f"wait={wait}"})
+    except NoAnswer as error:
+        raise NoAnswer(f"{error}; {again}") from error
+    if "position" not in found:
+        raise NoAnswer(f"it is safe in the journal, and waits or is not processed yet; {again}")
+    print_json(found if as_json else found["answer"])
 
 
 def publish(

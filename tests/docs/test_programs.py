@@ -98,4 +98,4 @@ def test_the_tests_of_the_page_about_testing_pass_and_find_what_is_wrong(
         one()
     with pytest.raises(AssertionError, match="becomes a fault"):
         exercise(module.handlers, [given("apples", "stock.ship", {"quantity": 1})])
-    assert len(tests) == 3
+    assert len(tests) == 4

@@ -18,6 +18,7 @@ class Asked:
     key: str | None
     idempotency_key: str | None
     body: Any
+    prefer: str | None = None
 
 
 type Respond = Callable[[Asked], tuple[int, Any]]
@@ -46,6 +47,7 @@ def running_app(respond: Respond) -> Iterator[FakeApp]:
                 self.headers.get("x-functions-key"),
                 self.headers.get("Idempotency-Key"),
                 json.loads(body) if body else None,
+                self.headers.get("Prefer"),
             )
             app.asked.append(asked)
             status, document = respond(asked)

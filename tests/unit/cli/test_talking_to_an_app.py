@@ -309,6 +309,21 @@ def test_a_message_that_may_have_been_taken_is_named_so_that_it_can_be_sent_agai
     assert [one.idempotency_key for one in app.asked] == ["mine"]
 
 
+def test_what_is_asked_prints_the_answer_and_ends_by_what_came_of_it(run: Run) -> None:
+    answered = {"session": "s", "message": "m", "answer": {"n": 1}, "position": 3, "version": 3}
+    fault = {"type": "MessageFaulted", "status": 422, "detail": "ValueError: too much"}
+    replies = iter([(200, answered), (200, answered), (422, fault), (202, {"see": "sessions/s"})])
+    with running_app(lambda _: next(replies)) as app:
+        ask = ("--url", app.url, "ask", "s", "t", "{}", "--id", "mine")
+        ends = [run(*ask), run(*ask, "--json"), run(*ask), run(*ask, "--wait", "3")]
+
+    assert [status for status, _, _ in ends] == [0, 0, 1, 3]
+    assert [json.loads(out) for _, out, _ in ends[:2]] == [{"n": 1}, answered]
+    assert "MessageFaulted: ValueError: too much" in ends[2][2]
+    assert "the same again with --id mine is safe, and tells what came of it" in ends[3][2]
+    assert [one.prefer for one in app.asked] == ["wait=10"] * 3 + ["wait=3"]
+
+
 def test_what_strangers_wrote_does_not_reach_the_terminal_as_a_command(run: Run) -> None:
     evil = "\x1b[2J\x1b]0;title\x07\u202egnp"
     one = HALT | {"cause": evil, "session": evil}

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, OnFault, Output
-from shared.testkit import Found, exercise, given
+from shared.engine.consume.outcomes import Answered, Failed
+from shared.testkit import Found, asked, exercise, given
 from shared.testkit.exercise import fault_plans
 from shared.testkit.given import as_sent
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan
@@ -228,3 +229,34 @@ async def test_a_handler_that_waits_outside_does_not_have_its_claim_renewed_with
     await regions.settle("east", *as_sent(three()[:1]))
 
     assert len(regions.faults.made) < 50
+
+
+def answering(on_fault: OnFault = OnFault.SKIP) -> Handlers:
+    """Accounts that answer what they hold, and take nothing that is negative."""
+    own = Handlers()
+
+    @own.register("add", state=Account, body=Amount, on_fault=on_fault, answer=Amount)
+    def add(account: Account, body: Amount, _: Context) -> Handled[Account]:
+        if body.amount < 0:
+            raise ValueError("nothing is taken away")
+        after = Account(amounts=[*account.amounts, body.amount])
+        return Handled(after, answer=Amount(amount=sum(after.amounts)))
+
+    return own
+
+
+def test_what_is_asked_is_answered_as_by_an_app_and_a_fault_with_its_reason() -> None:
+    adds = [given("acc-7", "add", {"amount": amount}) for amount in (3, -1, 4)]
+
+    assert asked(answering(), adds) == [
+        Answered(0, 0, {"amount": 3}),
+        Failed("ValueError: nothing is taken away", 1),
+        Answered(2, 2, {"amount": 7}),
+    ]
+
+
+def test_what_waits_behind_a_fault_is_named_by_who_asks() -> None:
+    adds = [given("acc-7", "add", {"amount": amount}) for amount in (-1, 4)]
+
+    with pytest.raises(Found, match=r"'acc-7' \(add\) is not answered: Waiting"):
+        asked(answering(OnFault.HALT), adds)
