@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ TRACES = (
 )
 
 
+@cache
+def traces(scenario: str) -> list[str]:
+    """What the seeds give in this process."""
+    return [simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS]
+
+
 @pytest.mark.parametrize("scenario", ["accounts", "orders"])
 def test_a_seed_repeats_its_run_to_the_last_fault(scenario: str) -> None:
     first, second = (simulate(4, ROUGH, scenario=SCENARIOS[scenario]) for _ in range(2))
@@ -36,17 +43,13 @@ def test_a_seed_repeats_its_run_to_the_last_fault(scenario: str) -> None:
 
 @pytest.mark.parametrize("scenario", ["accounts", "orders"])
 def test_no_two_seeds_give_the_same_run(scenario: str) -> None:
-    traces = {simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS}
-
-    assert len(traces) == len(SEEDS)
+    assert len({*traces(scenario)}) == len(SEEDS)
 
 
 @pytest.mark.parametrize(("scenario", "hash_seed"), [("accounts", "1"), ("orders", "77")])
 def test_another_process_with_another_hash_seed_gives_the_same_runs(
     scenario: str, hash_seed: str
 ) -> None:
-    here = [simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS]
-
     there = subprocess.run(
         [sys.executable, "-c", TRACES, scenario],
         cwd=ROOT,
@@ -56,4 +59,4 @@ def test_another_process_with_another_hash_seed_gives_the_same_runs(
         check=True,
     )
 
-    assert there.stdout.split() == here
+    assert there.stdout.split() == traces(scenario)
