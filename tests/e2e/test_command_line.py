@@ -19,12 +19,17 @@ pytestmark = pytest.mark.e2e
 GOOD = status("N1", 0).body.decode()
 
 
-@pytest.fixture
-def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
-    with running_cloud(logs=tmp_path, settings={"LOCKSTEP_OUTPUT_QUEUE": "nowhere"}) as cloud:
-        monkeypatch.setenv("LOCKSTEP_URL", ",".join(cloud.contract["hosts"].values()))
-        monkeypatch.setenv("LOCKSTEP_KEY", KEY)
-        monkeypatch.setenv("LOCKSTEP_WHO", "Ada")
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """One cloud for all: each test has sessions of its own, and the last one loses a region."""
+    logs, settings = tmp_path_factory.mktemp("logs"), {"LOCKSTEP_OUTPUT_QUEUE": "nowhere"}
+    with (
+        running_cloud(logs=logs, settings=settings) as cloud,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("LOCKSTEP_URL", ",".join(cloud.contract["hosts"].values()))
+        patch.setenv("LOCKSTEP_KEY", KEY)
+        patch.setenv("LOCKSTEP_WHO", "Ada")
         yield Stack(cloud)
 
 
@@ -38,6 +43,43 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Any:
         return json.loads(out)
 
     return run
+
+
+async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
+    started, _ = stack.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
+    assert started == 202
+
+    until(lambda: ask("sagas", "O-1")["state"] == "compensated", what="turning back")
+
+    assert [one["key"] for one in ask("sagas")["sagas"]] == ["O-1"]
+    assert {one["name"]: one["outcome"] for one in ask("sagas", "O-1")["steps"]}["submit"] == (
+        "undone"
+    )
+    assert main(["sagas", "none"]) == 1
+
+
+@pytest.mark.proof
+async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
+    stack: Stack, ask: Any
+) -> None:
+    # Without a number and a time it cannot be told from a copy.
+    stray = Message(derive_id("stray"), "R/9", "flight.status", status("R/9", 0).body)
+    for region in ("east", "west"):
+        await stack.put(region, stray)
+
+    def regions() -> list[str]:
+        return [name for one in ask("errors", "R/9")["errors"] for name in one["regions"]]
+
+    until(lambda: sorted(regions()) == ["east", "west"], what="its report in both regions")
+    (listed,) = ask("errors")["errors"]
+    assert (listed["session"], listed["open"], listed["repeatable"]) == ("R/9", True, True)
+    for _ in range(2):
+        ask("send-again", "R/9", "--why", "it is new", "--yes")
+
+    until(lambda: "R/9" in stack.entries(), what="the effect")
+    assert ask("show", "R/9")["state"]["events"] == 1
+    (listed,) = ask("errors", "R/9")["errors"]
+    assert listed["sent_again"] == {"who": "Ada", "why": "it is new", "done": True}
 
 
 async def test_an_operator_needs_the_command_line_alone(
@@ -124,40 +166,3 @@ async def test_an_operator_needs_the_command_line_alone(
     stack.cloud.control.act("east", "kill")
     assert ask("show", "N1")["state"]["events"] == 3
     assert [("error" in one) for one in ask("health", ends=3)["regions"]] == [True, False]
-
-
-@pytest.mark.proof
-async def test_a_rejected_delivery_is_sent_again_from_the_command_line(
-    stack: Stack, ask: Any
-) -> None:
-    # Without a number and a time it cannot be told from a copy.
-    stray = Message(derive_id("stray"), "N/9", "flight.status", status("N/9", 0).body)
-    for region in ("east", "west"):
-        await stack.put(region, stray)
-
-    def regions() -> list[str]:
-        return [name for one in ask("errors", "N/9")["errors"] for name in one["regions"]]
-
-    until(lambda: sorted(regions()) == ["east", "west"], what="its report in both regions")
-    (listed,) = ask("errors")["errors"]
-    assert (listed["session"], listed["open"], listed["repeatable"]) == ("N/9", True, True)
-    for _ in range(2):
-        ask("send-again", "N/9", "--why", "it is new", "--yes")
-
-    until(lambda: "N/9" in stack.entries(), what="the effect")
-    assert ask("show", "N/9")["state"]["events"] == 1
-    (listed,) = ask("errors", "N/9")["errors"]
-    assert listed["sent_again"] == {"who": "Ada", "why": "it is new", "done": True}
-
-
-async def test_sagas_are_listed_and_shown(stack: Stack, ask: Any) -> None:
-    started, _ = stack.start_saga("east", "O-1", lines=[{"product": "p", "quantity": 1}])
-    assert started == 202
-
-    until(lambda: ask("sagas", "O-1")["state"] == "compensated", what="turning back")
-
-    assert [one["key"] for one in ask("sagas")["sagas"]] == ["O-1"]
-    assert {one["name"]: one["outcome"] for one in ask("sagas", "O-1")["steps"]}["submit"] == (
-        "undone"
-    )
-    assert main(["sagas", "none"]) == 1
