@@ -33,6 +33,7 @@ AGAIN_MAX = 3
 FAST = "not wire and not spark and not e2e"
 INTERRUPTED = 130
 FUZZ_SECONDS = 600  # for each service
+ASKED_SEEDS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ def choose_parts(seeds: int) -> tuple[Step, ...]:
             Step(f"seeds-{name}", make("simulate", f"SEEDS={seeds}", f"PROFILE={name}"))
             for name in ("rough", "fair")
         ),
+        Step("seeds-asks", make("simulate", f"SEEDS={ASKED_SEEDS}", "ARGS=--scenario asks")),
         Step("mutants-by-seeds", (PYTHON, "-m", "tests.mutants")),
         Step("demo", make("demo", "ARGS=--fresh")),
         Step("demo-saga", make("demo-saga")),

@@ -72,6 +72,7 @@ async def run_scenario(
         found = [Violation("P6", f"it never finished: {error}")]
     sagas = filter(key_of, world.journal.store.entries) if world.hubs else ()
     ends = Counter(f"saga {state_of(world.journal, s).get('state')}" for s in sagas)
+    ends += Counter(heard.outcome for heard in world.askers.heard)
     return RunReport(
         scenario=scenario.name,
         seed=rng.seed,

@@ -33,7 +33,7 @@ def traces(scenario: str) -> list[str]:
     return [simulate(seed, ROUGH, scenario=SCENARIOS[scenario]).trace for seed in SEEDS]
 
 
-@pytest.mark.parametrize("scenario", ["accounts", "orders"])
+@pytest.mark.parametrize("scenario", ["accounts", "orders", "asks"])
 def test_a_seed_repeats_its_run_to_the_last_fault(scenario: str) -> None:
     first, second = (simulate(4, ROUGH, scenario=SCENARIOS[scenario]) for _ in range(2))
 

@@ -1,11 +1,13 @@
-"""The scenarios of a world, by name: accounts, orders, or one or the other by the seed."""
+"""The scenarios of a world, by name: accounts, orders, or one of these by the seed; and asks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from proof.simulation.work import accounts as account_business
+from proof.simulation.work import diaries as diary_business
 from proof.simulation.work import orders as order_business
 from proof.simulation.work.account_workload import AccountMessages
+from proof.simulation.work.diary_workload import DiaryRequests
 from proof.simulation.work.order_workload import OrderGenerator
 from proof.simulation.world.clients import Correct, SagaRequest, uncorrected
 from proof.simulation.world.faults import SeededRandom
@@ -51,6 +53,15 @@ def orders(rng: SeededRandom, _: Variant) -> Scenario:
     return Scenario("orders", handlers, load, check, order_business.corrected, requests)
 
 
+def asks(rng: SeededRandom, variant: Variant) -> Scenario:
+    load = DiaryRequests(rng.stream("asking"), variant).workload()
+
+    def check(world: World) -> Iterable[Violation]:
+        return diary_business.diary_violations(world, load)
+
+    return Scenario("asks", diary_business.business(), load, check)
+
+
 def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
     return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
 
@@ -58,5 +69,6 @@ def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
 SCENARIOS: dict[str, ScenarioFactory] = {
     "accounts": accounts,
     "orders": orders,
+    "asks": asks,
     "any": any_scenario,
 }

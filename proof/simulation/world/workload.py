@@ -29,19 +29,50 @@ class NumberedSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """A message that is to be applied at once, and answered.
+
+    Its client tries one region after the other, waits `seconds` for each answer, of which the app
+    waits `wait_seconds` for a session that cannot take it at once, and gives up after so many
+    `tries`.
+    """
+
+    message: Message
+    regions: tuple[str, ...]
+    seconds: float
+    tries: int
+    wait_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StateRead:
+    """A request for the state of a session, which is tried as an Ask is."""
+
+    session: str
+    regions: tuple[str, ...]
+    seconds: float
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
-    """Everything that is sent. `conflicting` are plain messages whose ids were used before."""
+    """Everything that is sent. `conflicting` are plain messages whose ids were used before.
+
+    `asks` are those of each client, one after another.
+    """
 
     publish_plans: tuple[PublishPlan, ...] = ()
     series: tuple[NumberedSeries, ...] = ()
     plain: tuple[Message, ...] = ()
     conflicting: tuple[Message, ...] = field(default=())
+    asks: tuple[tuple[Ask | StateRead, ...], ...] = ()
 
     @property
     def size(self) -> int:
         drafts = sum(len(operation) for line in self.publish_plans for operation in line.operations)
         numbered = sum(len(series.messages) for series in self.series)
-        return drafts + numbered + len(self.plain) + len(self.conflicting)
+        asked = sum(isinstance(one, Ask) for own in self.asks for one in own)
+        return drafts + numbered + len(self.plain) + len(self.conflicting) + asked
 
 
 def moment(seconds: float) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from proof.simulation.world import clients
+from proof.simulation.world.askers import Askers
 from proof.simulation.world.cloud import REGIONS, Cloud
 from proof.simulation.world.faults import FaultProfile, SeededRandom
 from proof.simulation.world.host import QUEUE, SWEEP_SECONDS, Host, SagaWorker
@@ -37,6 +38,7 @@ class World(Cloud):
         self.saga_clients = clients.SagaClients(self)
         self.operator = clients.Operator(self, correct)
         self.hosts: dict[str, Host] = {}
+        self.askers = Askers(rng, self.hosts)
         # Producer groups in which one producer took over from another.
         self.contested: set[str] = set()
         # Sessions in which that happened, whoever numbers.
@@ -58,7 +60,11 @@ class World(Cloud):
                 asyncio.get_running_loop().call_at(hub.lost_at, hub.lose_everything)
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
-                await asyncio.gather(self.senders.send(load), self.saga_clients.run(requests))
+                await asyncio.gather(
+                    self.senders.send(load),
+                    self.saga_clients.run(requests),
+                    self.askers.run(load.asks),
+                )
             await self.finish()
         finally:
             for host in self.hosts.values():
