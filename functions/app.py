@@ -7,7 +7,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas
+from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas, watch
 from functions.page import decisions, page, regions
 from functions.page import error_queue as page_error_queue
 from functions.page.view import link_docs
@@ -18,7 +18,7 @@ from shared.domain.handler import Handlers
 from shared.engine.build import Services
 
 HTTP_MODULES = (
-    *(ingest, operate, error_queue, openapi, asyncapi, sagas),
+    *(ingest, operate, watch, error_queue, openapi, asyncapi, sagas),
     *(page, regions, decisions, page_error_queue),
 )
 

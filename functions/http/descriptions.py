@@ -50,6 +50,27 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
     return keep_known(described)
 
 
+def describe_change(entry: Entry, written_at: float) -> dict[str, Any]:
+    """Return what a watcher is told of an entry that ended: no bodies, and no state.
+
+    The ids of outputs are there where the entry holds them; `kept` says where they are otherwise.
+    """
+    outbox, decided = entry.outbox, entry.resolution
+    outputs = [message.id for batch in outbox.batches for message in batch.messages]
+    return keep_known(
+        {
+            "position": entry.position,
+            "time": datetime.fromtimestamp(written_at, UTC).isoformat(),
+            "status": entry.status.value,
+            "messages": [{"id": one.id, "type": one.type} for one in entry.identities],
+            "reason": entry.reason,
+            "action": decided.action if decided else None,
+            "outputs": outputs,
+            "kept": describe_outbox(outbox)["kept"] if outbox.location else None,
+        }
+    )
+
+
 def summarise_head(head: Entry) -> dict[str, Any]:
     """Return a session for a list: its newest entry, what halts it, and how much is parked."""
     return keep_known(

@@ -11,7 +11,7 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from functions.http import asyncapi, error_queue, ingest, operate, sagas
+from functions.http import asyncapi, error_queue, ingest, operate, sagas, watch
 from functions.http.asyncapi import REFERENCE, VERSION, find_messages
 from functions.http.error_queue import RepeatBody
 from functions.http.operate import ResolutionBody
@@ -24,6 +24,14 @@ from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
 
 JSON = {"content": {"application/json": {"schema": {"type": "object"}}}}
+EVENTS = {"content": {"text/event-stream": {"schema": TEXT}}}
+# The headers that functions read, whether one has to be there, and what it holds.
+HEADERS = (
+    ("ingest", "Idempotency-Key", True, TEXT),
+    ("ingest", "Prefer", False, TEXT | {"example": "wait=10", "description": "RFC 7240"}),
+    ("changes", "Last-Event-ID", False, TEXT),
+    ("state", "If-None-Match", False, TEXT),
+)
 SLASH = f"where it has a slash, put {IN_QUERY!r} here and it into the query parameter {{name!r}}"
 PROBLEM = {
     "description": "Problem details; the type names the error, and the docs explain it at `help`.",
@@ -54,8 +62,9 @@ async def answer_openapi(services: Services, _: func.HttpRequest) -> func.HttpRe
 
 # What the document describes.
 DESCRIBED = (
-    *(*ingest.routes.declared, *operate.routes.declared, *error_queue.routes.declared),
-    *(*sagas.routes.declared, *routes.declared, *asyncapi.routes.declared),
+    *(*ingest.routes.declared, *operate.routes.declared, *watch.routes.declared),
+    *(*error_queue.routes.declared, *sagas.routes.declared),
+    *(*routes.declared, *asyncapi.routes.declared),
 )
 
 
@@ -119,17 +128,21 @@ def describe_operation(one: HttpRoute) -> dict[str, Any]:
         for name in names
     ]
     in_query = [{"name": name, "in": "query", "schema": one.query[name]} for name in one.query]
-    key = {"name": "Idempotency-Key", "in": "header", "required": True, "schema": TEXT}
-    wish = {"type": "string", "example": "wait=10", "description": "RFC 7240"}
-    prefer = {"name": "Prefer", "in": "header", "required": False, "schema": wish}
+    in_header = [
+        {"name": header, "in": "header", "required": is_needed, "schema": schema}
+        for name, header, is_needed, schema in HEADERS
+        if name == one.name
+    ]
+    success = EVENTS if one.name == "changes" else JSON
     answers: dict[str, Any] = {
-        str(status): (PROBLEM if status >= 400 else JSON) | {"description": text}
+        str(status): (PROBLEM if status >= 400 else {} if status == 304 else success)
+        | {"description": text}
         for status, text in one.answers.items()
     }
     return {
         "operationId": one.name,
         "summary": one.summary,
-        "parameters": [*in_path, *in_query, *([key, prefer] if one.name == "ingest" else [])],
+        "parameters": [*in_path, *in_query, *in_header],
         "responses": {**answers, "default": PROBLEM},
         "security": [{"key": []}] if one.right else [],
     }

@@ -37,6 +37,7 @@ STATUSES: Mapping[type[LockstepError], int] = {
     errors.NumbersExhausted: 409,
     errors.CallerError: 400,
     errors.Throttled: 429,
+    errors.TooManyWatchers: 429,
 }
 
 

@@ -29,6 +29,7 @@ LockstepError
 |  `- NumbersExhausted
 |- Unavailable             nothing happened; try again later
 |  |- Throttled
+|  |- TooManyWatchers
 |  |- NewerState
 |  `- Misconfigured        trying again helps only after a person has changed something
 `- OutcomeUnknown          it may have happened; read back before anything else
@@ -206,6 +207,10 @@ class Throttled(Unavailable):
     """The store or a namespace is there, but takes no more for the moment."""
 
     reason = FailureReason.SERVICE_BUSY
+
+
+class TooManyWatchers(Unavailable):
+    """This instance has no place left for one more watcher of a session."""
 
 
 class NewerState(Unavailable):

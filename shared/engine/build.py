@@ -27,6 +27,7 @@ from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
 from shared.engine.operate.resolve import Resolver
 from shared.engine.operate.standstills import Standstills
+from shared.engine.operate.watch import Watch
 from shared.engine.publish.ingest import Ingest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import Readiness
@@ -46,6 +47,7 @@ class Services:
     resolver: Resolver
     outputs: Outputs
     standstills: Standstills
+    watch: Watch
     producer: Producer
     readiness: Readiness
     ingest: Ingest
@@ -118,6 +120,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
         resolver=Resolver(consumer, outputs),
         outputs=outputs,
         standstills=Standstills(worker, delivery.regions),
+        watch=Watch(worker),
         producer=producer,
         readiness=producer.readiness,
         ingest=ingest,

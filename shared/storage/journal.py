@@ -485,10 +485,13 @@ class Journal:
         result, _ = await self.container.write(session, [patch])
         return result is WriteResult.CREATED
 
-    async def oldest_entries(self, session: str, limit: int) -> Sequence[StoredEntry]:
-        """Return the oldest entries of a session in order, dated by the store: one query."""
+    async def oldest_entries(
+        self, session: str, limit: int, position: int = 0
+    ) -> Sequence[StoredEntry]:
+        """Return the oldest entries from a position on in order, dated by the store: one query."""
         clock = StoreClock()
-        found = await self.container.find(queries.oldest_query(session, limit), clock)
+        query = queries.oldest_query(session, limit, position)
+        found = await self.container.find(query, clock)
         return [dated_entry(document, clock) for document in found]
 
     async def milestone(self, session: str, older_than_seconds: float) -> int | None:

@@ -68,10 +68,17 @@ def head_query(session: str, *, may_be_old: bool = False) -> Query:
     )
 
 
-def oldest_query(session: str, limit: int) -> Query:
-    """Return the query for the oldest entries of a session."""
-    sql = "SELECT * FROM c WHERE c.id >= '0' AND c.id < ':' ORDER BY c.id"
-    return Query(sql, limit, session=session, order="id", ids=ENTRY_IDS)
+def oldest_query(session: str, limit: int, position: int = 0) -> Query:
+    """Return the query for the oldest entries of a session from a position on."""
+    start = position_id(position)
+    return Query(
+        "SELECT * FROM c WHERE c.id >= @from AND c.id < ':' ORDER BY c.id",
+        limit,
+        parameters={"@from": start},
+        session=session,
+        order="id",
+        ids=(start, ENTRY_IDS[1]),
+    )
 
 
 def processed_query(session: str, position: int, limit: int) -> Query:

@@ -119,6 +119,7 @@ FOUND = {
     "no head": queries.head_query("sent"),
     "nothing": queries.head_query(queries.NOBODY),
     "the oldest": queries.oldest_query(LONG, 5),
+    "the oldest from a position on": queries.oldest_query(LONG, 3, 7),
     "all of a session": queries.oldest_query("large", 5),
     "processed": queries.processed_query(LONG, 3, 4),
     "processed beside a claim": queries.processed_query("claimed", 0, 9),

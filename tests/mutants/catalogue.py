@@ -15,7 +15,10 @@ import pytest
 from tests.mutants.mutant import Mutant, Simulated
 from tests.promises import TESTS_BY_PROMISE
 
-FILES = ("journal", "consuming", "delivering", "growing", "publishing", "sagas", "rights")
+FILES = (
+    *("journal", "consuming", "delivering", "growing", "publishing", "sagas", "rights"),
+    "watching",
+)
 SAMPLED_OF_EACH = 2
 
 

@@ -101,9 +101,10 @@ async def ask_every_route_with_a_name(
         )
         run = inspect.unwrap(function.get_user_function())
         needed = dict.fromkeys(inspect.signature(run).parameters, AsyncMock())
-        answers[str(function.get_function_name())] = document(
-            await run(**needed | {"request": request})
-        )
+        answer = await run(**needed | {"request": request})
+        # An answer of events says nothing of the session's name.
+        is_json = answer.mimetype != "text/event-stream"
+        answers[str(function.get_function_name())] = document(answer) if is_json else {}
     return answers
 
 
@@ -112,7 +113,8 @@ async def test_no_route_takes_a_path_in_which_two_names_are_one(world: World, gi
     refused = await ask_every_route_with_a_name(world, given)
 
     assert refused.keys() == {
-        *("ingest", "session", "resolve", "start_saga", "show_saga", "tell_saga", "cancel_saga")
+        *("ingest", "session", "changes", "state", "resolve"),
+        *("start_saga", "show_saga", "tell_saga", "cancel_saga"),
     }
     assert {(said["status"], said["type"]) for said in refused.values()} == {
         (400, "InvalidMessage")
