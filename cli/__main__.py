@@ -16,6 +16,7 @@ from cli.folders import package_app, prebuild_package, run_tests, write_app, wri
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.running import run_program
 from cli.send import ask, publish, send_one, sweep
+from cli.watch import watch_session
 
 app = typer.Typer(
     help=__doc__,
@@ -131,6 +132,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Look": {
         "sessions": print_sessions,
         "show": print_session,
+        "watch": watch_session,
         "faults": list_faults,
         "errors": print_errors,
         "sagas": list_sagas,

@@ -34,7 +34,10 @@ class FakeApp:
 
 @contextmanager
 def running_app(respond: Respond) -> Iterator[FakeApp]:
-    """Serve on loopback for one `with` block; None as a document is never answered at all."""
+    """Serve on loopback for one `with` block.
+
+    None as a document is never answered at all, and bytes are answered as they are.
+    """
     over = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +57,7 @@ def running_app(respond: Respond) -> Iterator[FakeApp]:
             if document is None:
                 over.wait(20)
                 return
-            text = json.dumps(document).encode()
+            text = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
