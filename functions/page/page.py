@@ -17,7 +17,7 @@ from functions.http.operate import (
 from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import describe_saga, find_sagas, read_state
-from functions.page.view import compare_states, group_by_cause, render, show_problems
+from functions.page.view import compare_states, group_by_cause, link, render, show_problems
 from shared.domain.access import Right
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
@@ -25,12 +25,15 @@ from shared.domain.saga.plan import SagaState
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
+from shared.engine.operate.watch import BEFORE_ALL
 from shared.engine.sagas.sagas import Sagas
 
 # Sessions, entries and sagas on one page.
 SESSIONS_SHOWN = 50
 ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
+# How long a page that follows its session waits for a change before it is shown as it is.
+FOLLOW_SECONDS = 60.0
 
 
 routes = HttpRoutes(show_problems)
@@ -69,10 +72,19 @@ async def show_sessions(services: Services, request: func.HttpRequest) -> func.H
 
 @routes.add("page_session", "GET operate/session", Right.LOOK)
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A session's state, what stands still in it, and its newest entries before a position."""
-    require_request(request, frozenset({"session", "before"}))
+    """A session's state, what stands still in it, and its newest entries before a position.
+
+    With `follow`, a position that the browser has shown, the page waits for what follows it, and
+    has the browser ask again in the same way.
+    """
+    require_request(request, frozenset({"session", "before", "follow"}))
     before = read_whole(request.params, "before", POSITION_MAX + 1)
-    head, session = await find_session(services, request.params.get("session", "").strip())
+    follow = read_whole(request.params, "follow", POSITION_MAX, default=BEFORE_ALL)
+    name = request.params.get("session", "").strip()
+    if follow != BEFORE_ALL:
+        require_text("session", name)
+        await services.watch.changes(name, follow, FOLLOW_SECONDS)
+    head, session = await find_session(services, name)
     groups = group_by_cause(session.pop("standstills"))
     top = min(head.position + 1, before or POSITION_MAX + 1) if head else 0
     bottom = max(0, top - ENTRIES_SHOWN)
@@ -88,10 +100,15 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
         for position in range(top - 1, bottom - 1, -1)
         if position in entries
     ]
+    is_followed = head is not None and follow != BEFORE_ALL
+    here = link(request, "/session", session=name, follow=head.position if head else None)
     return render(
         request,
         "session.html",
         200 if head or groups else 404,
+        refresh=1 if is_followed else 0,
+        refresh_to=here,
+        is_followed=is_followed,
         **session,
         who=name_caller(services, request),
         groups=groups,

@@ -92,11 +92,12 @@ def render(
     status: int = 200,
     *,
     refresh: int = 0,
+    refresh_to: str = "",
     **shown: Any,
 ) -> func.HttpResponse:
     """A page; its links carry the key on where the request had it in its query.
 
-    With `refresh` a browser asks for it again after so many seconds.
+    With `refresh` a browser asks for it again after so many seconds, or for `refresh_to`.
     """
     spending = CURRENT.get()
     units = f"{spending.request_units:.1f}" if spending else None
@@ -110,7 +111,8 @@ def render(
         **shown,
     }
     text = load_templates().get_template(template).render(values)
-    headers = HEADERS | ({"Refresh": str(refresh)} if refresh else {})
+    again = f"{refresh}; url={refresh_to}" if refresh_to else str(refresh)
+    headers = HEADERS | ({"Refresh": again} if refresh else {})
     return func.HttpResponse(text, status_code=status, mimetype="text/html", headers=headers)
 
 

@@ -212,6 +212,8 @@ class Throttled(Unavailable):
 class TooManyWatchers(Unavailable):
     """This instance has no place left for one more watcher of a session."""
 
+    reason = FailureReason.SERVICE_BUSY
+
 
 class NewerState(Unavailable):
     """The session's state is of a newer version than this app knows: newer code goes on with it."""

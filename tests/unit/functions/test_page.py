@@ -1,5 +1,6 @@
 """The operations page without a browser: what is shown, and that a form decides once."""
 
+import asyncio
 import re
 from html import unescape
 from typing import Any
@@ -16,7 +17,9 @@ from functions.page.view import compare_states, group_by_cause, link_docs
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
+from shared.engine.operate.watch import PAUSE_SECONDS_MAX
 from tests.asking import ask
+from tests.loop_clock import LoopClock, in_world
 from tests.world import World, burn, message, require
 
 UUID = "0b6e2f9c-1d1e-4c58-9d55-0c2f6f0f8a"
@@ -28,6 +31,34 @@ def asked(page: str = "", **params: str) -> func.HttpRequest:
 
 def form(fields: list[tuple[str, str]], **headers: str) -> func.HttpRequest:
     return ask(urlencode(fields), path="/operate/decision", headers=headers)
+
+
+@in_world(lambda: World(LoopClock()))
+async def test_a_page_that_follows_its_session_is_shown_with_each_change_and_needs_no_script(
+    world: World,
+) -> None:
+    await world.east.consumer.consume(message(0, session="a&b"))
+    shown = await read(world, show_timeline, "/session", session="a&b")
+    (path,) = re.findall('href="([^"]*)">Follow this session', shown)
+    assert unescape(path) == "/api/operate/session?session=a%26b&follow=0"
+
+    request = asked("/session", session="a&b", follow="0")
+    following = asyncio.ensure_future(show_timeline(world.west, request))
+    await world.clock.sleep(5)
+    await world.east.consumer.consume(message(1, session="a&b"))
+    response = await following
+
+    assert world.clock.now() <= 5 + PAUSE_SECONDS_MAX
+    assert "Position 1: " in response.get_body().decode()
+    again = "1; url=/api/operate/session?session=a%26b&follow=1"
+    assert response.headers["Refresh"] == again
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+    # Nothing happens: it is shown as it is, and goes on.
+    quiet = await show_timeline(world.west, asked("/session", session="a&b", follow="1"))
+    assert quiet.headers["Refresh"] == again
+    plain = await show_timeline(world.west, asked("/session", session="a&b"))
+    assert "Refresh" not in plain.headers
+    assert "<script" not in shown
 
 
 async def answer(world: World, view: Any, request: func.HttpRequest) -> tuple[int, str]:
