@@ -25,7 +25,6 @@ from shared.domain.saga.plan import SagaState
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
-from shared.engine.operate.watch import BEFORE_ALL
 from shared.engine.sagas.sagas import Sagas
 
 # Sessions, entries and sagas on one page.
@@ -74,16 +73,16 @@ async def show_sessions(services: Services, request: func.HttpRequest) -> func.H
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A session's state, what stands still in it, and its newest entries before a position.
 
-    With `follow`, a position that the browser has shown, the page waits for what follows it, and
-    has the browser ask again in the same way.
+    With `follow`, a position that the browser has shown, the page waits for what follows it; with
+    `now` it does not. In both cases it has the browser ask for what follows this page.
     """
     require_request(request, frozenset({"session", "before", "follow"}))
     before = read_whole(request.params, "before", POSITION_MAX + 1)
-    follow = read_whole(request.params, "follow", POSITION_MAX, default=BEFORE_ALL)
-    name = request.params.get("session", "").strip()
-    if follow != BEFORE_ALL:
+    name, follow = (request.params.get(one, "").strip() for one in ("session", "follow"))
+    if follow not in ("", "now"):
         require_text("session", name)
-        await services.watch.changes(name, follow, FOLLOW_SECONDS)
+        known = read_whole(request.params, "follow", POSITION_MAX)
+        await services.watch.changes(name, known, FOLLOW_SECONDS)
     head, session = await find_session(services, name)
     groups = group_by_cause(session.pop("standstills"))
     top = min(head.position + 1, before or POSITION_MAX + 1) if head else 0
@@ -100,14 +99,14 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
         for position in range(top - 1, bottom - 1, -1)
         if position in entries
     ]
-    is_followed = head is not None and follow != BEFORE_ALL
-    here = link(request, "/session", session=name, follow=head.position if head else None)
+    is_followed = head is not None and follow != ""
+    following = link(request, "/session", session=name, follow=head.position if head else None)
     return render(
         request,
         "session.html",
         200 if head or groups else 404,
         refresh=1 if is_followed else 0,
-        refresh_to=here,
+        refresh_to=following,
         is_followed=is_followed,
         **session,
         who=name_caller(services, request),

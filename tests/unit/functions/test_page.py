@@ -40,7 +40,9 @@ async def test_a_page_that_follows_its_session_is_shown_with_each_change_and_nee
     await world.east.consumer.consume(message(0, session="a&b"))
     shown = await read(world, show_timeline, "/session", session="a&b")
     (path,) = re.findall('href="([^"]*)">Follow this session', shown)
-    assert unescape(path) == "/api/operate/session?session=a%26b&follow=0"
+    assert unescape(path) == "/api/operate/session?session=a%26b&follow=now"
+    begun = await show_timeline(world.west, asked("/session", session="a&b", follow="now"))
+    assert begun.headers["Refresh"] == "1; url=/api/operate/session?session=a%26b&follow=0"
 
     request = asked("/session", session="a&b", follow="0")
     following = asyncio.ensure_future(show_timeline(world.west, request))
