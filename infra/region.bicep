@@ -351,6 +351,9 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
         instanceMemoryMB: 2048
         maximumInstanceCount: instancesMax
         alwaysReady: filter(warm, group => ((group.instanceCount) > 0))
+        // A Python app gets one call of HTTP at a time on an instance unless told otherwise. Calls wait
+        // for the journal most of their time, and watchers for a change.
+        triggers: { http: { perInstanceConcurrency: 64 } }
       }
     }
   }

@@ -6,6 +6,7 @@ from datetime import timedelta
 from packaging.version import Version
 
 from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds
+from shared.engine.operate.watch import WATCHERS_MAX
 from tests.infra.evaluation import Template
 from tests.infra.parity import ROOT, load, local_config, local_queues, region_of
 
@@ -82,6 +83,13 @@ def test_what_is_not_kept_warm_is_not_named() -> None:
     without = Template(east.bicep, {**east.arguments, "warmHttp": 0, "warmSagas": 0})
 
     assert warm(without) == {f"function:{name}": 1 for name in session_triggers()}
+
+
+def test_watchers_that_wait_leave_half_of_the_calls_of_an_instance_to_others() -> None:
+    config = region_of("east").resource("app")["properties"]["functionAppConfig"]
+    calls = config["scaleAndConcurrency"]["triggers"]["http"]["perInstanceConcurrency"]
+
+    assert calls / 2 >= WATCHERS_MAX
 
 
 def test_the_app_runs_python_3_13_on_flex_consumption() -> None:
