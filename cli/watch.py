@@ -2,9 +2,9 @@
 
 import json
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator
+from time import sleep
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -53,7 +53,7 @@ def watch_session(
             urls.rotate(-1)
             if is_last:
                 wanted = isinstance(error, AppUnavailable) and error.seconds
-                time.sleep(wanted or RETRY_SECONDS)
+                sleep(wanted or RETRY_SECONDS)
             continue
         failed, has_answered = 0, True
         for position, name, data in read_events(answer):
@@ -61,7 +61,7 @@ def watch_session(
             sys.stdout.write(f"{text}\n")
             after = position
         sys.stdout.flush()
-        time.sleep(PAUSE_SECONDS)
+        sleep(PAUSE_SECONDS)
 
 
 def read_events(answer: str) -> Iterator[tuple[int, str, dict[str, Any]]]:

@@ -46,11 +46,11 @@ def until(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     def set_end(pauses: int) -> None:
         left = iter(range(pauses))
 
-        def sleep(_: float) -> None:
+        def pause(_: float) -> None:
             if next(left, None) is None:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(watch.time, "sleep", sleep)
+        monkeypatch.setattr(watch, "sleep", pause)
 
     return set_end
 
