@@ -11,7 +11,7 @@ from shared.adapters.cosmos import CosmosAccount, CosmosContainer
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
-from shared.domain.handler import Handlers
+from shared.domain.handler import Dispatch, Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import derive_id
 from shared.domain.outbox import AppQueues
@@ -23,7 +23,7 @@ from shared.engine.operate.missing_places import Look
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
-from shared.settings import Settings
+from shared.settings import InvalidSettings, Settings
 from shared.storage.journal import Journal
 from shared.storage.kept_queue import KeptQueue
 
@@ -85,9 +85,11 @@ class Adapters:
 def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = None) -> Services:
     """The services of one function app, over adapters of its own unless some are given.
 
-    Raises InvalidSettings where the app would believe tokens that nobody checks.
+    Raises InvalidSettings where the app would believe tokens that nobody checks, or where the lag
+    of a type is too short.
     """
     settings.require_checked_tokens()
+    require_lags(settings, handlers)
     # No other process has or had this name: attempts are told apart by it. A host that has one
     # worker at a time is the parent of the next one, too, which then knows that this one is gone.
     machine, number = socket.gethostname(), time.time_ns()
@@ -157,6 +159,18 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         ledgers.journal, ledgers.delivery, ledgers.clock, owner, handlers, producer, policy
     )
     return replace(services, external_ledgers=external_ledgers)
+
+
+def require_lags(settings: Settings, handlers: Handlers) -> None:
+    """Raise InvalidSettings where outputs would be sent again that wait to be acknowledged."""
+    least = settings.acknowledge_seconds
+    for one in handlers.by_type.values():
+        is_short = one.lag is not None and one.lag.total_seconds() <= least
+        if is_short and one.dispatch is Dispatch.IMMEDIATE:
+            raise InvalidSettings(
+                f"the lag of type {one.message_type!r} must be more than"
+                f" LOCKSTEP_ACKNOWLEDGE_SECONDS {least:g}"
+            )
 
 
 def listen(settings: Settings) -> Telemetry | None:

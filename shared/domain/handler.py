@@ -34,6 +34,9 @@ LEVELS_MAX = 128
 WHOLE_NUMBER_MAX = 2**53
 # The furthest ahead an output can be scheduled.
 AFTER_MAX = timedelta(days=365)
+# The longest delay of a copy and the longest lag: no copy may come after it was forgotten, which is
+# after a week by default.
+TIME_MAX = timedelta(days=1)
 # So many reminders of a session wait at most: each of its entries names them.
 REMINDERS_MAX = 100
 MANY_DIGITS = re.compile(r"\d{16}")
@@ -114,7 +117,8 @@ class Output:
     wait for it. Where it is for its own session and for HERE, it may have a name, `reminder`. A
     later entry of the session can then cancel it, or set it anew under that name; what was
     cancelled has no effect, though a pure handler may be called for it by a worker that does not
-    know yet. Raises ValueError for what does not go together.
+    know yet. `delay` is how much later than the preferred region the others see their copies,
+    where it is another one than the type has. Raises ValueError for what does not go together.
     """
 
     type: str
@@ -124,8 +128,10 @@ class Output:
     ordered: bool = True
     after: timedelta | None = None
     reminder: str = ""
+    delay: timedelta | None = None
 
     def __post_init__(self) -> None:
+        require_time("the delay of an output", self.delay)
         if self.after is not None and not timedelta(0) < self.after <= AFTER_MAX:
             raise ValueError(f"an output is scheduled up to {AFTER_MAX.days} days ahead")
         if self.reminder and self.after is None:
@@ -162,6 +168,15 @@ class OnFault(StrEnum):
 
     HALT = "halt"  # later messages wait until a person resolves the fault
     SKIP = "skip"  # later messages go on; the fault stays visible
+
+
+class Dispatch(StrEnum):
+    """The ways in which the outputs of a type's messages leave, once they are committed."""
+
+    IMMEDIATE = "immediate"  # by the worker that has committed them, at once
+    # By the change feed, or the sweep, after the lag; or by the session's next message, which needs
+    # them out of its way.
+    ASYNCHRONOUS = "asynchronous"
 
 
 class NoState(BaseModel):
@@ -308,8 +323,11 @@ class Handler:
     `attempts` is how often an effectful or idempotent handler is run before its message is a fault;
     a pure one would fail again, so it is run once. `sessions` are the patterns of the sessions that
     the type is for, in which `*` stands for any characters. `answer` is the model of what it
-    answers, where it says so. `is_ours` says that its code is not the application's but Lockstep's
-    own, which ends no worker. Raises ValueError for what cannot work.
+    answers, where it says so. `delay` is how much later than the preferred region the others see
+    the copies of what the app sends of this type; `dispatch` and `lag` say who sends the outputs of
+    its messages, and how long they are left to their own worker. Where these are None, the settings
+    say it. `is_ours` says that its code is not the application's but Lockstep's own, which ends no
+    worker. Raises ValueError for what cannot work.
     """
 
     message_type: str
@@ -321,9 +339,14 @@ class Handler:
     attempts: int = 3
     sessions: tuple[str, ...] = ()
     answer: type[BaseModel] | None = None
+    delay: timedelta | None = None
+    dispatch: Dispatch = Dispatch.IMMEDIATE
+    lag: timedelta | None = None
     is_ours: bool = False
 
     def __post_init__(self) -> None:
+        require_time(f"handler of {self.message_type!r}: the delay", self.delay)
+        require_time(f"handler of {self.message_type!r}: the lag", self.lag)
         if self.attempts < 1:
             raise ValueError(f"handler of {self.message_type!r}: attempts must be 1 or more")
         if self.message_type.startswith(OWN_TYPE_PREFIX):
@@ -340,6 +363,12 @@ class Handler:
                 f"the {self.kind} handler of {self.message_type!r} must not be async: one that"
                 " calls the outside is effectful or idempotent"
             )
+
+
+def require_time(what: str, time: timedelta | None) -> None:
+    """Raise ValueError for a time that is not from none to TIME_MAX."""
+    if time is not None and not timedelta(0) <= time <= TIME_MAX:
+        raise ValueError(f"{what} is from 0 to {TIME_MAX.total_seconds():g} s, not {time}")
 
 
 def require_signature(message_type: str, handle: Callable[..., Any], *parameters: str) -> None:
@@ -366,7 +395,7 @@ class Handlers:
 
     by_type: dict[str, Handler] = field(default_factory=dict)
 
-    def register[H: Handle](
+    def register[H: Handle](  # noqa: PLR0913 - each is an option of its type
         self,
         message_type: str,
         *,
@@ -377,24 +406,26 @@ class Handlers:
         attempts: int = 3,
         sessions: str | Iterable[str] = (),
         answer: type[BaseModel] | None = None,
+        delay: timedelta | None = None,
+        dispatch: Dispatch = Dispatch.IMMEDIATE,
+        lag: timedelta | None = None,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type.
 
         `sessions` says which sessions the type is for: a pattern such as "account:*", or several.
         A message of it for another session is refused by name, and so is one of a type without
         patterns for a session of these, unless it has the same state model or none. With `answer`
-        the handler answers with this model, or not at all, and the API says so. Raises ValueError
-        for a second handler of the type, and for what can never work: a function of
-        other parameters, one that is async and pure, or a state model without defaults.
+        the handler answers with this model, or not at all, and the API says so. `delay`, `dispatch`
+        and `lag` are those of Handler. Raises ValueError for a second handler of the type, and for
+        what can never work: a function of other parameters, one that is async and pure, or a state
+        model without defaults.
         """
         fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
         declared = state if isinstance(state, StateModel) else StateModel(state)
 
         def add(handle: H) -> H:
-            one = Handler(
-                message_type, declared, body, handle, on_fault, kind, attempts, fitting, answer
-            )
-            self.add(one)
+            own = (on_fault, kind, attempts, fitting, answer, delay, Dispatch(dispatch), lag)
+            self.add(Handler(message_type, declared, body, handle, *own))
             return handle
 
         return add
@@ -440,6 +471,18 @@ class Handlers:
             if any(session_pattern(p).fullmatch(session) for p in other.sessions):
                 raise NotAllowed(f"type {message_type!r} is not for session {session!r}")
         return handler
+
+    @property
+    def delays(self) -> dict[str, float]:
+        """The delays of types that have one of their own, in seconds."""
+        given = {name: one.delay for name, one in self.by_type.items()}
+        return {name: one.total_seconds() for name, one in given.items() if one is not None}
+
+    def lag_of(self, types: Iterable[str], usual: float) -> float:
+        """The seconds for which the outputs of such messages are left to their own worker."""
+        known = (self.by_type[name].lag for name in types if name in self.by_type)
+        lags = [usual if lag is None else lag.total_seconds() for lag in known]
+        return max(lags, default=usual)
 
     def kind_of(self, message_type: str) -> Kind:
         """The kind of a type's handler; a type without one is pure: it becomes a fault."""

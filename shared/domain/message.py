@@ -73,7 +73,9 @@ class Message:
     answers and `reply_session` their session; `correlation` is the id of the message that this one
     answers. `traceparent` is its place in a trace (trace.py), which identifies nothing. `reminder`
     is there where the message becomes visible at its `time` and not before: the name under which
-    its session may cancel it, or empty.
+    its session may cancel it, or empty. `delay` says how many seconds later than the preferred
+    region the others see their copies; it is not on the wire, and None leaves it to the type and to
+    the settings.
 
     Raises InvalidMessage for an empty id, session or type, a field that is too long or no text, a
     type with control characters, and a body that is empty, too large or not UTF-8.
@@ -91,6 +93,7 @@ class Message:
     source: str = OWN_SOURCE
     traceparent: str | None = None
     reminder: str | None = None
+    delay: float | None = None
 
     def __post_init__(self) -> None:
         require_text("message id", self.id)

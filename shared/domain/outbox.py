@@ -283,6 +283,7 @@ class PendingOutbox:
     the store's own `key` for it, which is empty where the outbox was stored a moment ago. The age
     is that of the last change, by the store's clock. What was read has the `version` that it was
     read in, and the `regions` that it waited for then, also where `outbox` is for some of them.
+    `types` are those of an entry's messages.
     """
 
     session: str
@@ -292,6 +293,7 @@ class PendingOutbox:
     age_seconds: float = inf
     version: str = ""
     regions: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
     def is_sent_elsewhere(self, region: str, lag_seconds: float) -> bool:
         """Say whether a worker was sending it to a region when it wrote it, less than a lag ago."""

@@ -54,6 +54,7 @@ class Draft:
     correlation: str | None = None
     traceparent: str | None = None
     source: str = OWN_SOURCE
+    delay: float | None = None
 
     def in_session(self, session: str, number: Number | None = None) -> Message:
         """The message it becomes; raises InvalidMessage where it becomes none."""

@@ -97,6 +97,7 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
             f" {' or '.join(f'{prefix}…' for prefix in PREFIXES)}, not specversion {version!r}"
         )
     present = {a: f for a, f in OPTIONAL.items() if a in attributes}
+    given: dict[str, Any] = {field: text(attributes, name) for name, field in present.items()}
     trace = attributes.get(TRACE_HEADER)
     message = Message(
         id=text(attributes, "id"),
@@ -107,7 +108,7 @@ def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
         # Who gave the message its id; senders that leave it out are one source, Lockstep's.
         source=("source" in attributes and text(attributes, "source")) or OWN_SOURCE,
         traceparent=read_traceparent(trace) if trace else None,
-        **{field: text(attributes, attribute) for attribute, field in present.items()},
+        **given,
     )
     # A message with a number goes on whatever its type is: without an entry of its own, its number
     # would be missing, and what its producer sends next would stay parked.

@@ -101,6 +101,8 @@ def build(  # noqa: PLR0913 - what a worker is made of
 
     `finish` runs what handlers do outside: in this loop, unless another way is given.
     """
+    # What HTTP takes goes out by the same delivery.
+    delivery.delays = handlers.delays
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
     runner = HandlerRunner(worker, delivery.regions, finish)
     dispatcher = Dispatcher(worker, delivery, Acknowledgements(worker))

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
+from shared.domain.handler import TIME_MAX
 from shared.domain.message import SEQUENCE_MAX, Number, refuse_reserved, require_text
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.wire import read_traceparent
@@ -18,9 +20,10 @@ class SessionMessage:
     """Content that is published once, under an id of the caller's that is the same on every try.
 
     `published_sequence_number` is None until the message was published, and stays None after a
-    failure. `time`, `reply_to`, `reply_session` and `traceparent` are those of Message. Raises
-    InvalidMessage for content that could not be sent to any session, NotAllowed for a type that
-    only the app sends.
+    failure. `time`, `reply_to`, `reply_session` and `traceparent` are those of Message. `delay` is
+    how much later than the preferred region the others see their copies, where it is another time
+    than the settings say. Raises InvalidMessage for content that could not be sent to any session,
+    and for an impossible delay; NotAllowed for a type that only the app sends.
     """
 
     def __init__(
@@ -33,10 +36,13 @@ class SessionMessage:
         reply_to: str | None = None,
         reply_session: str | None = None,
         traceparent: str | None = None,
+        delay: timedelta | None = None,
     ) -> None:
         content = body.encode() if isinstance(body, str) else bytes(body)
         if traceparent is not None and read_traceparent(traceparent) is None:
             raise InvalidMessage(f"this is no traceparent: {traceparent!r}")
+        if delay is not None and not timedelta(0) <= delay <= TIME_MAX:
+            raise InvalidMessage(f"the delay is from 0 to {TIME_MAX.days} days, not {delay}")
         self.draft = Draft(
             message_id,
             message_type,
@@ -45,6 +51,7 @@ class SessionMessage:
             reply_to,
             reply_session,
             traceparent=traceparent,
+            delay=None if delay is None else delay.total_seconds(),
         )
         self.draft.in_session(ANY_SESSION)
         refuse_reserved(ANY_SESSION, message_type)

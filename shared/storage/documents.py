@@ -54,7 +54,7 @@ OF_OLD_RELEASE = "an older release began this journal, and only it can read it: 
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
 # The fields of a message that it is stored with where it has them.
-OPTIONAL = ("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder")
+OPTIONAL = ("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder", "delay")
 
 
 def pending_id(outbox: Outbox) -> str:
@@ -205,6 +205,7 @@ def decode_pending(document: Mapping[str, Any], now: float = inf) -> PendingOutb
         age_seconds=age,
         version=version,
         regions=outbox.regions,
+        types=tuple(identity["type"] for identity in document.get("identities", ())),
     )
 
 

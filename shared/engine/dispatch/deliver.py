@@ -151,7 +151,8 @@ class Delivery:
     """Sends an outbox to regions. The preferred region's copy is visible first.
 
     The first region is preferred for every session; with `affinity` each session has a preferred
-    region of its own. The other regions see their copies `secondary_delay_seconds` later.
+    region of its own. The other regions see their copies `secondary_delay_seconds` later, unless
+    `delays` has another time for the type, or the message itself.
     `breakers` are by region, with an empty name, for silence, and by region and queue for refusals.
     """
 
@@ -162,6 +163,7 @@ class Delivery:
     queues: AppQueues
     affinity: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    delays: Mapping[str, float] = field(default_factory=dict)
     breakers: defaultdict[tuple[str, str], Breaker] = field(
         default_factory=lambda: defaultdict(Breaker)
     )
@@ -373,8 +375,10 @@ class Delivery:
 
         A scheduled message waits for its time as well, in seconds since 1970 as `today` is.
         """
-        session = message.session
-        delay = 0.0 if region == self.preferred_region(session) else self.secondary_delay_seconds
+        delay = 0.0
+        if region != self.preferred_region(message.session):
+            of_type = self.delays.get(message.type, self.secondary_delay_seconds)
+            delay = of_type if message.delay is None else message.delay
         if message.reminder is not None:
             delay += max(0.0, sending_time(message) - today)
         return delay

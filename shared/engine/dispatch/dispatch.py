@@ -19,7 +19,7 @@ from functools import partial
 from operator import attrgetter
 
 from shared.domain.errors import CallerError, OutcomeUnknown, Unavailable
-from shared.domain.handler import HandlerInput
+from shared.domain.handler import Dispatch, HandlerInput
 from shared.domain.journal import Entry, lagging_regions
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
@@ -99,13 +99,16 @@ class Dispatcher:
         """Send a new entry's outputs to the regions that miss nothing earlier.
 
         What every region took at once is acknowledged with the session's next entry, or soon after.
+        Those of a type whose dispatch is asynchronous stay pending, as after a crash.
         The entry is returned as it is stored from now on, as far as is known. Raises nothing: what
         could not be sent stays pending, and the sweep finds it.
         """
         # A lagging region waits until earlier outboxes have reached it; catch_up or its own sweep
         # then sends this one in its turn.
         due = entry.outbox.only(r for r in entry.outbox.regions if r not in entry.lagging)
-        if not due.regions:
+        handlers = [self.worker.handlers.by_type.get(one.type) for one in entry.identities]
+        is_others = any(one and one.dispatch is Dispatch.ASYNCHRONOUS for one in handlers)
+        if not due.regions or is_others:
             return entry
         pending = PendingOutbox(entry.session, entry.outbox, entry.position)
         self.under_way.add(place_of(pending))

@@ -557,6 +557,7 @@ def address_output(
         time=sent_at,
         correlation=cause.id,
         reminder=reminder,
+        delay=None if output.delay is None else output.delay.total_seconds(),
         traceparent=Trace.of(cause).following if cause.traceparent else None,
     )
 

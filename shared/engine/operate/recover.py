@@ -97,15 +97,29 @@ class Recovery:
         Never raises for a store or a region that is unavailable: the sweep is the net below.
         """
         # Grouped by session: its outboxes have to be delivered in order, by one task.
-        shown: dict[str, set[tuple[str, int | None]]] = {}
+        shown: dict[str, list[PendingOutbox]] = {}
         for one in changed:
             if self.region in one.outbox.regions:
-                shown.setdefault(one.session, set()).add((one.key, one.position))
-        if not shown:
-            return Recovered()
+                shown.setdefault(one.session, []).append(one)
+        by_lag: dict[float, dict[str, OutboxKeys]] = {}
+        for session, pending in shown.items():
+            lag = max(map(self.lag_of, pending))
+            # What shall wait for longer is the sweep's: here it would keep later changes waiting.
+            if lag <= self.lag_seconds:
+                keys = {(one.key, one.position) for one in pending}
+                by_lag.setdefault(lag, {})[session] = keys
+        parts = [self.recover_after(lag, keys) for lag, keys in by_lag.items()]
+        return sum(await asyncio.gather(*parts), Recovered())
+
+    def lag_of(self, pending: PendingOutbox) -> float:
+        """Return for how many seconds an outbox is left to its own worker, by its types."""
+        return self.worker.handlers.lag_of(pending.types, self.lag_seconds)
+
+    async def recover_after(self, lag: float, shown: Mapping[str, OutboxKeys]) -> Recovered:
+        """Deliver what the change feed showed of sessions with this lag."""
         # The feed shows every new entry, and nearly all are delivered by their own worker within
         # this time; what is still pending afterwards was left.
-        await self.worker.clock.sleep(self.lag_seconds)
+        await self.worker.clock.sleep(lag)
         end_at = self.worker.clock.now() + self.bound_seconds
         deliver = partial(self.deliver_shown, shown)
         return await self.help(SessionNeed.DELIVERY, shown, deliver, end_at)
@@ -281,7 +295,7 @@ class Recovery:
 
     def is_left(self, pending: PendingOutbox) -> bool:
         """Say whether its own worker had its time, or is done with it: another region has all."""
-        is_old = pending.age_seconds >= self.lag_seconds
+        is_old = pending.age_seconds >= self.lag_of(pending)
         return is_old or len(pending.outbox.regions) < self.regions
 
     async def deliver(self, pending: Sequence[PendingOutbox], end_at: float) -> HelpResult:
