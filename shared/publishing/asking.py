@@ -28,7 +28,7 @@ REQUEST_SECONDS = 5.0
 PAUSE_SECONDS = 1.0
 ANSWERED, WAITING, REFUSED, TOO_MANY, BROKEN = 200, 202, 400, 429, 500
 
-type Token = str | Callable[[], Awaitable[str]]
+type BearerToken = str | Callable[[], Awaitable[str]]
 
 
 class Asker:
@@ -45,7 +45,7 @@ class Asker:
         urls: Sequence[str],
         *,
         key: str = "",
-        token: Token = "",
+        token: BearerToken = "",
         wait_seconds: int = 10,
         timeout_seconds: float = 60.0,
     ) -> None:
