@@ -55,6 +55,8 @@ def count_at_length(tally: LargeTally, _: Occurrence, __: Context) -> Handled[La
 
 
 services = connect(Settings.read(os.environ), handlers)
+# As one that has run for a while: after its start a worker is careful with what it is asked.
+services.worker.careful_until = 0.0
 
 app = func.FunctionApp()
 for build_blueprint in (
