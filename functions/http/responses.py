@@ -60,7 +60,9 @@ def respond_problem(error: LockstepError) -> func.HttpResponse:
 
 def describe_problem(error: LockstepError) -> dict[str, Any]:
     """Its name as the `type`, its status and reason, and in `help` where the docs explain it."""
-    name = type(error).__name__
+    # What refines an error elsewhere in the code is no name that a caller could look up.
+    kinds = type(error).__mro__
+    name = next(kind.__name__ for kind in kinds if kind.__module__ == errors.__name__)
     return {
         "type": name,
         "status": status_of(error),

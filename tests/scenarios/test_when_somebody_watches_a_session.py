@@ -503,4 +503,4 @@ async def test_when_a_state_was_compacted_meanwhile_it_is_to_be_read_again(world
 
     status, _, told = await state(world.west)
 
-    assert (status, (told or {})["type"]) == (503, "StateCompacted")
+    assert (status, (told or {})["type"]) == (503, "OutcomeUnknown")
