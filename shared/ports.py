@@ -129,6 +129,8 @@ class DeadLetter:
     body: bytes
     reason: str
     is_unbound: bool = False
+    # When the broker got it.
+    enqueued_at: datetime | None = None
 
 
 class SessionNeed(Enum):

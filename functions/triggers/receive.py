@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NoReturn
 
@@ -10,6 +11,7 @@ import azure.functions as func
 
 from shared.domain import wire
 from shared.domain.errors import InvalidMessage
+from shared.domain.identity import identify
 from shared.domain.measures import DELIVERY_SECONDS, DUPLICATES, LATENCY_SECONDS, REJECTIONS
 from shared.domain.message import Message
 from shared.domain.reports import shorten
@@ -78,8 +80,12 @@ async def receive_message(services: Services, delivery: func.ServiceBusMessage) 
     try:
         if not services.readiness.is_recorded:
             await services.readiness.require_regions(records=True)
-        properties, body = delivery.application_properties or {}, delivery.get_body()
+        properties: Mapping[str, object] = delivery.application_properties or {}
+        body = delivery.get_body()
         try:
+            if f"{wire.PREFIX}id" not in properties:
+                session, enqueued_at = delivery.session_id, delivery.enqueued_time_utc
+                properties = identify(worker.handlers, properties, body, session, enqueued_at)
             message = wire.from_properties(properties, body)
         except InvalidMessage as error:
             await reject(services, delivery, str(error), is_unreadable=True)

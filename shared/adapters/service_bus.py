@@ -422,7 +422,8 @@ def to_dead_letter(received: ServiceBusReceivedMessage) -> DeadLetter:
             # The SDK gives a time of AMQP as milliseconds, where the host gives it as text.
             with suppress(OverflowError):
                 properties[name] = (UNIX + timedelta(milliseconds=properties[name])).isoformat()
-    return DeadLetter(received.session_id, properties, body, reason, is_unbound)
+    enqueued_at = received.enqueued_time_utc
+    return DeadLetter(received.session_id, properties, body, reason, is_unbound, enqueued_at)
 
 
 def to_plain(value: Any) -> Any:

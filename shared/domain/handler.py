@@ -313,6 +313,7 @@ def require_storable(document: Mapping[str, Any]) -> int:
 
 
 type Returned = BaseModel | Handled[Any]
+type IdFrom = str | Callable[[Any], str | int]
 type Handle = Callable[[Any, Any, Context], Returned | Awaitable[Returned]]
 
 
@@ -326,8 +327,9 @@ class Handler:
     answers, where it says so. `delay` is how much later than the preferred region the others see
     the copies of what the app sends of this type; `dispatch` and `lag` say who sends the outputs of
     its messages, and how long they are left to their own worker. Where these are None, the settings
-    say it. `is_ours` says that its code is not the application's but Lockstep's own, which ends no
-    worker. Raises ValueError for what cannot work.
+    say it. `id_from` is for senders that can set no id: the field of the body's JSON that is the
+    message's id, or a function of the JSON that gives it. `is_ours` says that its code is not the
+    application's but Lockstep's own, which ends no worker. Raises ValueError for what cannot work.
     """
 
     message_type: str
@@ -342,6 +344,7 @@ class Handler:
     delay: timedelta | None = None
     dispatch: Dispatch = Dispatch.IMMEDIATE
     lag: timedelta | None = None
+    id_from: IdFrom | None = None
     is_ours: bool = False
 
     def __post_init__(self) -> None:
@@ -409,22 +412,33 @@ class Handlers:
         delay: timedelta | None = None,
         dispatch: Dispatch = Dispatch.IMMEDIATE,
         lag: timedelta | None = None,
+        id_from: IdFrom | None = None,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type.
 
         `sessions` says which sessions the type is for: a pattern such as "account:*", or several.
         A message of it for another session is refused by name, and so is one of a type without
         patterns for a session of these, unless it has the same state model or none. With `answer`
-        the handler answers with this model, or not at all, and the API says so. `delay`, `dispatch`
-        and `lag` are those of Handler. Raises ValueError for a second handler of the type, and for
-        what can never work: a function of other parameters, one that is async and pure, or a state
-        model without defaults.
+        the handler answers with this model, or not at all, and the API says so. `delay`,
+        `dispatch`, `lag` and `id_from` are those of Handler. Raises ValueError for a second handler
+        of the type, and for what can never work: a function of other parameters, one that is async
+        and pure, or a state model without defaults.
         """
         fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
         declared = state if isinstance(state, StateModel) else StateModel(state)
 
         def add(handle: H) -> H:
-            own = (on_fault, kind, attempts, fitting, answer, delay, Dispatch(dispatch), lag)
+            own = (
+                on_fault,
+                kind,
+                attempts,
+                fitting,
+                answer,
+                delay,
+                Dispatch(dispatch),
+                lag,
+                id_from,
+            )
             self.add(Handler(message_type, declared, body, handle, *own))
             return handle
 

@@ -103,6 +103,7 @@ def test_when_the_broker_gave_up_on_it_its_native_values_are_read_as_well(prefix
         session_id="acc-7",
         dead_letter_reason=None,
         dead_letter_error_description=None,
+        enqueued_time_utc=moment,
     )
 
     letter = to_dead_letter(received)

@@ -9,6 +9,7 @@ comes back without an end and without a pause.
 """
 
 from shared.domain.errors import InvalidMessage, LockstepError
+from shared.domain.identity import identify
 from shared.domain.message import Message
 from shared.domain.wire import from_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
@@ -58,7 +59,14 @@ class DeadLetters:
         given_up = f"{DEAD_LETTERED}: {letter.reason}"
         try:
             try:
-                message = from_properties(letter.properties, letter.body)
+                known = identify(
+                    self.worker.handlers,
+                    letter.properties,
+                    letter.body,
+                    letter.session,
+                    letter.enqueued_at,
+                )
+                message = from_properties(known, letter.body)
             except InvalidMessage as error:
                 await self.rejecter.reject_unreadable(*said, f"{given_up}; {error}")
                 return True
