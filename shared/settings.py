@@ -4,7 +4,8 @@ Connections follow the Functions convention: `NAME` holds a connection string, o
 an address reached with a managed identity (`NAME__clientId`, `NAME__credential`).
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ AUTH_ENABLED = "WEBSITE_AUTH_ENABLED"
 # By these a host has more workers than one at a time.
 WORKERS_SETTING = "FUNCTIONS_WORKER_PROCESS_COUNT"
 MORE_WORKERS_SETTING = "FUNCTIONS_WORKER_DYNAMIC_CONCURRENCY_ENABLED"
+# A region's share of the sessions.
+WEIGHT = re.compile(r"1000|[0-9]{1,3}")
 
 
 class InvalidSettings(ValueError):
@@ -97,7 +100,10 @@ SETTINGS = (
     Setting("LOCKSTEP_WINDOW_DAYS", "how long un-numbered messages are remembered", "7"),
     Setting("LOCKSTEP_RETENTION_DAYS", "how old an entry is before it may be compacted", "7"),
     Setting(
-        "LOCKSTEP_PREFERENCE", "first: one region leads; spread: each session has its own", "first"
+        "LOCKSTEP_PREFERENCE",
+        "first: one region leads; spread: each session has its own; spread:REGION=WEIGHT,...: a"
+        " share of the sessions for each region, by weights from 0 to 1000, alike in all apps",
+        "first",
     ),
     Setting(
         "LOCKSTEP_UNNUMBERED_ORDER",
@@ -204,6 +210,7 @@ class Settings:
     window_days: float
     retention_days: float
     affinity: bool
+    weights: Mapping[str, float]
     cosmos_locations: tuple[str, ...]
     journal_call_seconds: float
     # Such an address may carry a key.
@@ -242,6 +249,7 @@ class Settings:
             # Whoever may only ask would make the app say there what nobody else may.
             raise InvalidSettings(f"LOCKSTEP_REPLY_QUEUES names the app's own queue {own[0]!r}")
         window, retention = memory_days(values)
+        affinity, weights = read_preference(values, regions)
         require_one_call(values)
         return cls(
             region=region,
@@ -265,7 +273,8 @@ class Settings:
             handler_seconds=read_number(values, "LOCKSTEP_HANDLER_SECONDS", least=1),
             window_days=window,
             retention_days=retention,
-            affinity=choice(values, "LOCKSTEP_PREFERENCE", "first", "spread") == "spread",
+            affinity=affinity,
+            weights=weights,
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),
             journal_call_seconds=read_number(
                 values, "LOCKSTEP_JOURNAL_CALL_SECONDS", least=1, most=60
@@ -319,6 +328,28 @@ def memory_days(values: Mapping[str, str]) -> tuple[float, float]:
             f" LOCKSTEP_WINDOW_DAYS {window:g}"
         )
     return window, retention
+
+
+def read_preference(
+    values: Mapping[str, str], regions: Sequence[str]
+) -> tuple[bool, Mapping[str, float]]:
+    """Return whether sessions are spread, and by which weights; raises InvalidSettings."""
+    name = "LOCKSTEP_PREFERENCE"
+    kind, colon, listed = read_text(values, name).partition(":")
+    if not colon:
+        return choice(values, name, "first", "spread") == "spread", {}
+    weights: dict[str, float] = {}
+    for part in listed.split(","):
+        region, _, weight = (piece.strip() for piece in part.partition("="))
+        if region not in regions or region in weights or not WEIGHT.fullmatch(weight):
+            raise InvalidSettings(f"{name}: {part.strip()!r} gives no region of its own a weight")
+        weights[region] = float(weight)
+    if kind != "spread" or set(weights) != set(regions) or not any(weights.values()):
+        raise InvalidSettings(
+            f"{name} must be first, spread, or spread: with a weight from 0 to 1000 for each of"
+            f" {', '.join(regions)}, one of them above 0, as in spread:{regions[0]}=1"
+        )
+    return True, weights
 
 
 def read_ledgers(values: Mapping[str, str]) -> str:

@@ -64,7 +64,13 @@ class Adapters:
             bus=bus,
             clock=clock,
             delivery=Delivery(
-                bus, clock, settings.regions, delay, queues, affinity=settings.affinity
+                bus,
+                clock,
+                settings.regions,
+                delay,
+                queues,
+                affinity=settings.affinity,
+                weights=settings.weights,
             ),
             telemetry=telemetry,
         )

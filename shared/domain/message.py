@@ -3,9 +3,10 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import log
 
 from shared.domain.errors import InvalidMessage, NotAllowed
 
@@ -154,6 +155,21 @@ def digest_content(message_type: str, body: bytes) -> str:
 def home_region(session: str, regions: Sequence[str]) -> str:
     """The region that a session belongs to by its name alone: everybody finds the same one."""
     return regions[int(derive_id(session)[:8], 16) % len(regions)]
+
+
+def weighted_region(session: str, weights: Mapping[str, float]) -> str:
+    """The region that a session belongs to by its name and the regions' weights alone.
+
+    Of many sessions each region has its share by weight. A change of one weight moves sessions to
+    that region or from it, and none between others; the order of regions moves none.
+    """
+
+    def waits(region: str) -> float:
+        # A race of exponential waits, whose rates are the weights: each wins as often as its share.
+        drawn = (int(derive_id(session, region)[:13], 16) + 1) / 16**13
+        return -log(drawn) / weights[region]
+
+    return min((region for region in weights if weights[region]), key=waits)
 
 
 def derive_id(*parts: str) -> str:

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from shared.domain.message import weighted_region
 from shared.engine.consume.outcomes import AlreadyDone, Processed
 from shared.engine.dispatch.deliver import Delivery
 from shared.testkit.memory_bus import MemoryBus
@@ -116,6 +117,41 @@ def test_who_leads_a_session_is_the_same_in_every_process(delivery: Delivery) ->
     leading = [delivery.preferred_region(session) for session in SESSIONS]
     assert [again.preferred_region(session) for session in SESSIONS] == leading
     assert (leading[0], leading[2]) == ("east", "west")
+
+
+MANY = [f"acc-{n}" for n in range(4_000)]
+
+
+def led_by(**weights: float) -> list[str]:
+    return [weighted_region(session, weights) for session in MANY]
+
+
+def test_weighted_sessions_are_led_by_each_region_as_often_as_its_weight_says() -> None:
+    led = Counter(led_by(east=3, west=1, north=0))
+
+    assert set(led) == {"east", "west"}
+    assert led["east"] / len(MANY) == pytest.approx(0.75, abs=0.03)
+
+
+def test_a_changed_weight_moves_sessions_to_or_from_its_region_only_and_few() -> None:
+    before, after = led_by(east=3, west=1, north=2), led_by(east=3, west=2, north=2)
+    moved = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+
+    assert {new for _, new in moved} == {"west"}
+    # From a sixth of all to two sevenths: no more than that difference has moved.
+    assert len(moved) / len(MANY) == pytest.approx(2 / 7 - 1 / 6, abs=0.03)
+    # Neither does a region that is added move sessions between the others.
+    added = led_by(east=3, west=1, north=2, south=1)
+    assert all(new in (old, "south") for old, new in zip(before, added, strict=True))
+    assert led_by(north=2, west=1, east=3) == before
+
+
+def test_who_leads_by_weights_is_the_same_in_every_process(delivery: Delivery) -> None:
+    weighted = replace(delivery, weights={"east": 3.0, "west": 1.0})
+    leading = [weighted.preferred_region(f"acc-{n}") for n in range(8)]
+
+    assert leading == [weighted_region(f"acc-{n}", {"west": 1.0, "east": 3.0}) for n in range(8)]
+    assert leading[:5] == ["west", "west", "east", "east", "east"]
 
 
 async def test_only_the_copy_of_a_region_that_does_not_lead_is_delayed(delivery: Delivery) -> None:

@@ -22,7 +22,7 @@ from shared.domain.errors import (
     OutcomeUnknown,
     Unavailable,
 )
-from shared.domain.message import Message, home_region
+from shared.domain.message import Message, home_region, weighted_region
 from shared.domain.outbox import AppQueues, Delivered, Outbox, Part, address
 from shared.domain.reports import make_tombstone, shorten
 from shared.domain.wire import BATCH_BYTES_MAX, wire_bytes
@@ -151,8 +151,8 @@ class Delivery:
     """Sends an outbox to regions. The preferred region's copy is visible first.
 
     The first region is preferred for every session; with `affinity` each session has a preferred
-    region of its own. The other regions see their copies `secondary_delay_seconds` later, unless
-    `delays` has another time for the type, or the message itself.
+    region of its own, by `weights` where there are any. The other regions see their copies
+    `secondary_delay_seconds` later, unless the type has another delay in `delays`, or the message.
     `breakers` are by region, with an empty name, for silence, and by region and queue for refusals.
     """
 
@@ -163,6 +163,7 @@ class Delivery:
     queues: AppQueues
     affinity: bool = False
     patience_seconds: float = PATIENCE_SECONDS
+    weights: Mapping[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
     breakers: defaultdict[tuple[str, str], Breaker] = field(
         default_factory=lambda: defaultdict(Breaker)
@@ -389,6 +390,8 @@ class Delivery:
         # it follows from the session's name alone. If they differ, both regions do the work, once.
         if not self.affinity:
             return self.regions[0]
+        if self.weights:
+            return weighted_region(session, self.weights)
         return home_region(session, self.regions)
 
     def resume(self, queue: str) -> None:

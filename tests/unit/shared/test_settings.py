@@ -37,6 +37,12 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("LOCKSTEP_RECOVERY_LAG_SECONDS", "-1", "RECOVERY_LAG_SECONDS must be a finite"),
         ("LOCKSTEP_SECONDARY_DELAY_SECONDS", "inf", "DELAY_SECONDS must be a finite"),
         ("LOCKSTEP_PREFERENCE", "nearest", "PREFERENCE .*must be first or spread"),
+        ("LOCKSTEP_PREFERENCE", "spread:east=1", "PREFERENCE .*for each of east, west"),
+        ("LOCKSTEP_PREFERENCE", "spread:east=0,west=0", "one of them above 0"),
+        ("LOCKSTEP_PREFERENCE", "first:east=1,west=1", "PREFERENCE must be first, spread, or"),
+        ("LOCKSTEP_PREFERENCE", "spread:east=1,north=1", "'north=1' gives no region"),
+        ("LOCKSTEP_PREFERENCE", "spread:east=1,west=-1", "'west=-1' gives no region"),
+        ("LOCKSTEP_PREFERENCE", "spread:east=1,west=1,west=2", "'west=2' gives no region"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "sorted", "ORDER .*must be any or arrival"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "arrival", "ORDER .*set AzureFunctionsJobHost__"),
         ("LOCKSTEP_NOTICE_URL", "notices.example.org", "URL .*begin with http:// or https://"),
@@ -51,6 +57,13 @@ def test_both_forms_of_connection_are_understood() -> None:
 def test_a_value_that_cannot_be_used_is_named(name: str, value: str, complaint: str) -> None:
     with pytest.raises(InvalidSettings, match=complaint):
         Settings.read(ENVIRONMENT | {name: value})
+
+
+def test_sessions_are_spread_by_weights() -> None:
+    settings = Settings.read(ENVIRONMENT | {"LOCKSTEP_PREFERENCE": "spread: east=3, west=1"})
+
+    assert (settings.affinity, settings.weights) == (True, {"east": 3.0, "west": 1.0})
+    assert Settings.read(ENVIRONMENT | {"LOCKSTEP_PREFERENCE": "spread"}).weights == {}
 
 
 SECRET = "c2VjcmV0"
