@@ -153,6 +153,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
             settings.regions,
             services.in_hand,
             outside.telemetry,
+            follows_ledgers=bool(settings.ledgers),
         ),
     )
     if not settings.ledgers:

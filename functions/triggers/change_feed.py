@@ -19,3 +19,5 @@ JOURNAL_FEED: dict[str, Any] = {
     # before it was added, is seen too, sagas that have begun among them.
     "start_from_beginning": True,
 }
+# That of the ledgers of producers outside, where these have a container of their own.
+LEDGERS_FEED = JOURNAL_FEED | {"container_name": "%LOCKSTEP_LEDGERS%"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.triggers.change_feed import JOURNAL_FEED
+from functions.triggers.change_feed import JOURNAL_FEED, LEDGERS_FEED
 from shared.domain.errors import LockstepError
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
@@ -28,6 +28,13 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await recover_documents(services.recovery, [dict(document) for document in documents])
+
+    if (ledgers := services.external_ledgers) is not None:
+
+        @bp.cosmos_db_trigger(**LEDGERS_FEED, lease_container_prefix="ledgers-%LOCKSTEP_REGION%")
+        async def recover_ledgers(documents: func.DocumentList) -> None:
+            await ledgers.readiness.require_regions()
+            await recover_documents(ledgers.recovery, [dict(document) for document in documents])
 
     # A host that takes the timer over from a killed one does not wait for the next occurrence.
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%", run_on_startup=True)

@@ -98,7 +98,10 @@ class Heartbeats:
         regions: Iterable[str],
         in_hand: InHand | None = None,
         telemetry: Telemetry | None = None,
+        *,
+        follows_ledgers: bool = False,
     ) -> None:
+        self.follows_ledgers = follows_ledgers
         self.leases = leases
         self.region = region
         self.others = [name for name in regions if name != region]
@@ -114,7 +117,7 @@ class Heartbeats:
         self.prefixes = {
             prefix: name
             for name in (region, *self.others)
-            for prefix in (name, f"sagas-{name}", f"$timer-{name}-")
+            for prefix in (name, f"sagas-{name}", f"ledgers-{name}", f"$timer-{name}-")
         }
 
     def is_due(self) -> bool:
@@ -158,6 +161,8 @@ class Heartbeats:
             COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
             "receive": self.in_hand.age(),
         }
+        if self.follows_ledgers:
+            here["recover_ledgers"] = Age(newest.get(f"ledgers-{self.region}"), FEED_SECONDS_MAX)
         regions = {name: Age(newest.get(f"of {name}"), REGION_SECONDS_MAX) for name in self.others}
         return Heard(here, regions)
 

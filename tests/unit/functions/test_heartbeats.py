@@ -54,6 +54,14 @@ async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
     assert (await ages(heartbeats))[SWEEP] == 0.0
 
 
+async def test_the_feed_of_the_ledgers_has_an_age_where_there_is_one() -> None:
+    kept = Kept({"east..0": 3.0, "ledgers-east..0": 5.0, "ledgers-west..0": 1.0})
+
+    followed = await ages(Heartbeats(kept, "east", ["east", "west"], follows_ledgers=True))
+    assert (followed["recover"], followed["recover_ledgers"]) == (3.0, 5.0)
+    assert "recover_ledgers" not in await ages(Heartbeats(kept, "east", ["east", "west"]))
+
+
 async def test_a_region_whose_name_begins_with_another_ones_does_not_speak_for_it() -> None:
     heartbeats = Heartbeats(Kept({"east2..0": 1.0}), "east", ["east", "east2"])
 

@@ -70,6 +70,27 @@ def triggers(services: Services) -> Mapping[str, Trigger]:
     return {one.get_function_name(): one.get_user_function() for one in registered}
 
 
+async def test_the_feed_of_the_ledgers_brings_copies_before_any_sweep() -> None:
+    outside, inside = World(), World()
+    with outside.without("west"):
+        await outside.producer().send([message(0), message(1)])
+    app = replace(inside.west, external_ledgers=outside.west)
+    feed = list(outside.journal.partitions["acc-7"].values())
+
+    await triggers(app)["recover_ledgers"](feed)
+
+    assert outside.clock.seconds == LAG_SECONDS
+    assert [one.body for one in outside.bus.messages("west", "in")] == [
+        b'{"amount":1}',
+        b'{"amount":2}',
+    ]
+    assert await outside.pending() == []
+
+
+def test_without_a_container_for_ledgers_there_is_no_feed_of_it() -> None:
+    assert "recover_ledgers" not in triggers(World().east)
+
+
 def app_of(world: World, *regions: str) -> Services:
     """The east's app where its settings name these regions."""
     east, delivery = world.east.worker, replace(world.delivery(), regions=regions)
