@@ -1,7 +1,9 @@
 """A producer outside keeps its ledger apart, and the apps deliver what it could not."""
 
 import json
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,10 +43,18 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
                 found = list(opened.read_all_items())
             return sorted(f"{d['kind']}{' for west' if d.get('pending') else ''}" for d in found)
 
+        def heard() -> dict[str, Any]:
+            url = f"{cloud.contract['hosts']['west']}/api/health"
+            with urllib.request.urlopen(url, timeout=30) as response:
+                answer: dict[str, Any] = json.load(response)["heartbeats"]
+            return answer
+
         assert published.regions == ("east",)
         assert "pending for west" in kinds("ledgers")
         until(lambda: "pending for west" not in kinds("ledgers"), what="the copy for the west")
         until(lambda: "entry" in kinds("journal"), what="the entry of an app")
         assert "ledger" in kinds("ledgers")
+        # The feed of that container is followed, and is not the journal's.
+        until(lambda: heard()["recover_ledgers"]["secondsAgo"] is not None, what="its feed")
         producers = ("ledger", "pending", "pending for west")
         assert not [kind for kind in kinds("journal") if kind in producers]
