@@ -25,6 +25,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "status": entry.status.value,
         "messages": [
             {"id": one.id, "type": one.type, "digest": one.digest, **asdict(one.number)}
+            | ({"answer": dict(one.answer)} if one.answer else {})
             for one in entry.identities
         ],
         "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},

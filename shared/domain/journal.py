@@ -56,7 +56,8 @@ class MessageIdentity:
     """The message that an entry is about: enough to recognise a copy of it, without its body.
 
     `number` is the sender's own, or the one that the journal gave to the message on arrival: the
-    message is then recognised by its source and id. `trace` is the message's place in a trace, for
+    message is then recognised by its source and id. `answer` is there where the entry has several
+    messages: what this one's handler answered. `trace` is the message's place in a trace, for
     the worker that makes the entry; it is not stored.
     """
 
@@ -66,6 +67,7 @@ class MessageIdentity:
     number: Number
     source: str = OWN_SOURCE
     trace: Trace | None = field(default=None, compare=False)
+    answer: Json | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

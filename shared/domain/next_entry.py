@@ -171,7 +171,10 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
 
 
 def fold(first: Entry, second: Entry) -> Entry:
-    """Two completed entries, the second made on the first, as one entry of both messages."""
+    """Two completed entries, the second made on the first, as one entry of both messages.
+
+    Each message keeps its own answer, in its identity.
+    """
     outbox = replace(second.outbox, batches=first.outbox.batches + second.outbox.batches)
     if second.outbox.is_empty:
         outbox = first.outbox
@@ -181,12 +184,20 @@ def fold(first: Entry, second: Entry) -> Entry:
     return replace(
         second,
         position=first.position,
-        identities=first.identities + second.identities,
+        identities=keep_answers(first) + keep_answers(second),
+        answer=None,
         attempt=first.attempt,
         lagging=first.lagging,
         outbox=outbox,
         alert=second.alert or first.alert,
     )
+
+
+def keep_answers(entry: Entry) -> tuple[MessageIdentity, ...]:
+    """The identities of an entry, with its answer where it has one of its own."""
+    if not entry.answer:
+        return entry.identities
+    return tuple(replace(one, answer=entry.answer) for one in entry.identities)
 
 
 def explain_cancellation(made_from: EntryInput) -> str | None:

@@ -5,7 +5,7 @@ batch decides what a refusal means, because the store names the first operation 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from shared.domain.errors import Misconfigured
@@ -100,7 +100,7 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
         "id": marker_id(marker.identity.id, marker.identity.source),
         "session": session,
         "kind": "marker",
-        "covered": encode_identity(marker.identity),
+        "covered": encode_identity(replace(marker.identity, answer=None)),
         "position": marker.position,
         TTL_FIELD: keep_seconds,
     }
@@ -276,6 +276,8 @@ def encode_identity(identity: MessageIdentity) -> Document:
     # The source says nothing about a message that its sender numbered, and most have ours.
     if number.group == ARRIVALS and identity.source != OWN_SOURCE:
         named["source"] = identity.source
+    if identity.answer:
+        named["answer"] = dict(identity.answer)
     return named
 
 
@@ -286,6 +288,7 @@ def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
         document["digest"],
         decode_number(document),
         document.get("source", OWN_SOURCE),
+        answer=document.get("answer"),
     )
 
 

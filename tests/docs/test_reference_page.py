@@ -64,7 +64,7 @@ WHOLE = Entry(
     session="s",
     position=3,
     status=Status.WORKING,
-    identities=(MessageIdentity("m", "t", "d", NUMBER),),
+    identities=(MessageIdentity("m", "t", "d", NUMBER, answer={"total": 1}),),
     state={"amounts": [1]},
     model=ModelVersion("Account", 1),
     state_at=None,
@@ -89,7 +89,8 @@ ENTRIES = (
     replace(WHOLE, outbox=INLINE.kept_at(Staged("a", 2))),
     replace(WHOLE, outbox=INLINE.kept_at(Rerun("d"))),
 )
-BARE = Entry("s", 3, Status.PARKED, WHOLE.identities, None, None, WHOLE.attempt, WHOLE.cursors)
+UNANSWERED = (MessageIdentity("m", "t", "d", NUMBER),)
+BARE = Entry("s", 3, Status.PARKED, UNANSWERED, None, None, WHOLE.attempt, WHOLE.cursors)
 # Objects whose keys are data: the reference names the key, or has one row for the whole.
 KEYED = {"cursors": "<group>"}
 OUTBOX_MAPS = (
@@ -99,7 +100,9 @@ OUTBOX_MAPS = (
     "outbox.decided",
     "outbox.sent",
 )
-OPAQUE = frozenset({"state", "parked", "answer", "verbs", "outputs", *OUTBOX_MAPS})
+OPAQUE = frozenset(
+    {"state", "parked", "answer", "messages[].answer", "verbs", "outputs", *OUTBOX_MAPS}
+)
 # Errors that are raised, and have kinds of their own besides.
 RAISED = (errors.InvalidMessage, errors.Unavailable, errors.NotStorable)
 

@@ -149,6 +149,36 @@ async def test_when_a_fault_stops_the_session_those_behind_it_are_told_once_it_i
 
 
 @in_world(lambda: answering(LoopClock()))
+async def test_when_many_are_asked_at_once_they_share_entries_and_have_an_answer_each(
+    world: BusinessWorld,
+) -> None:
+    before_each(world, "append", lambda: asyncio.sleep(9))
+    # The third is the second once more, and the fifth fails.
+    keys = ["k-1", "k-2", "k-2", "k-3", "k-0", "k-4"]
+    kinds = ["account.ask"] * 4 + ["account.hint", "account.ask"]
+
+    async def ask_all(worker: Services) -> list[tuple[int, Any]]:
+        found = await asyncio.gather(
+            *(post(worker, k, int(k[-1]), kind=kind) for k, kind in zip(keys, kinds, strict=True))
+        )
+        return [(status, one.get("answer", one.get("detail"))) for status, one in found]
+
+    first = await ask_all(world.east)
+
+    amounts = world.amounts()
+    assert sorted(amounts) == [1, 2, 3, 4]
+    assert [len(entry["identities"]) for entry in world.entries()] == [2, 1, 1, 1]
+    until = {amount: amounts[: place + 1] for place, amount in enumerate(amounts)}
+    assert first == [
+        *((200, {"amounts": until[amount]}) for amount in (1, 2, 2, 3)),
+        (422, "ArithmeticError: hints are not taken"),
+        (200, {"amounts": until[4]}),
+    ]
+    assert [await ask_all(getattr(world, region)) for region in REGIONS] == [first] * 2
+    assert world.amounts() == amounts
+
+
+@in_world(lambda: answering(LoopClock()))
 async def test_when_what_comes_first_ends_in_time_the_answer_is_waited_for(
     world: BusinessWorld,
 ) -> None:

@@ -69,7 +69,7 @@ def go_round(cloud: CloudProcess, kind: str, way: str, numbers: range) -> None:
     count = cloud.control.count_completed
     settled = {region: count(region) for region in cloud.regions}
     for number, place in product(numbers, range(SESSIONS)):
-        post(cloud, kind, way, number, place)
+        post_kind(cloud, kind, way, number, place)
     copies = 0 if way == ASKED else SESSIONS * len(numbers)
     wait_until(
         lambda: all(count(region) >= settled[region] + copies for region in cloud.regions),
@@ -81,7 +81,7 @@ def go_round(cloud: CloudProcess, kind: str, way: str, numbers: range) -> None:
     time.sleep(QUIET_SECONDS)
 
 
-def post(cloud: CloudProcess, kind: str, way: str, number: int, place: int) -> None:
+def post_kind(cloud: CloudProcess, kind: str, way: str, number: int, place: int) -> None:
     host = cloud.contract["hosts"][cloud.regions[0]]
     address = f"{host}/api/sessions/{kind}-{way}-{place}/messages?type=count.{kind}"
     headers = {"x-functions-key": DEVELOPMENT_KEY, "Idempotency-Key": f"{kind}-{number}"}

@@ -33,6 +33,7 @@ from shared.domain.decision import (
     Proceed,
     decide,
     explain_expiry,
+    is_same_place,
 )
 from shared.domain.errors import (
     CallerError,
@@ -43,7 +44,7 @@ from shared.domain.errors import (
     Unavailable,
 )
 from shared.domain.handler import HandlerInput, Kind
-from shared.domain.journal import ARRIVALS, Entry, Status
+from shared.domain.journal import ARRIVALS, Entry, MessageIdentity, Status
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput, state_position
 from shared.domain.outbox import NO_OUTBOX, Outbox
@@ -190,7 +191,11 @@ class Consumer:
         is_careful = self.clock.now() < self.worker.careful_until
         outcome = await self.consume(message, as_try=int(is_careful))
         if isinstance(outcome, Processed | Faulted | Refused):
-            return reply_in(outcome.entry)
+            # Several that were asked at once may share an entry, in which each has its own answer.
+            name = (message.source, message.id)
+            identities = outcome.entry.identities
+            own = next((one for one in identities if (one.source, one.id) == name), None)
+            return reply_in(outcome.entry, own)
         if isinstance(outcome, Conflicting):
             return outcome
         reply = await self.read_reply(message)
@@ -221,7 +226,8 @@ class Consumer:
         stored = await self.journal.stored_entry(message.session, marker.position)
         # The marker of one that waits beside a claim names the claim, which answers another one.
         if stored is not None:
-            return reply_in(stored.entry) if recorded in stored.entry.identities else Waiting()
+            own = next((one for one in stored.entry.identities if one == recorded), None)
+            return reply_in(stored.entry, own) if own else Waiting()
         if await self.journal.parked(message.session, recorded.number):
             return Waiting()
         return report_compacted(message)
@@ -229,7 +235,7 @@ class Consumer:
     async def read_published(self, message: Message, number: Number) -> Reply:
         """Return the reply that is recorded for a message whose key was published.
 
-        Its answer is there, too: what answers shares no entry. Raises Unavailable.
+        Its answer is there, too. Raises Unavailable.
         """
         published, head = replace(message, number=number), await self.journal.head(message.session)
         if head is not None:
@@ -239,7 +245,11 @@ class Consumer:
         await self.duplicates.search(head, published)
         found = self.duplicates.processed.get((message.session, number))
         stored = await self.journal.stored_entry(message.session, found.position) if found else None
-        return reply_in(stored.entry) if stored else report_compacted(message)
+        if stored is None:
+            return report_compacted(message)
+        identities = stored.entry.identities
+        own = next((one for one in identities if is_same_place(one.number, number)), None)
+        return reply_in(stored.entry, own)
 
     async def pass_through(self, message: Message) -> PassedThrough:
         """Run an idempotent handler without a journal.
@@ -616,11 +626,12 @@ class Consumer:
         return stored
 
 
-def reply_in(entry: Entry) -> Reply:
-    """Return the reply that the entry of a single message is to it."""
+def reply_in(entry: Entry, own: MessageIdentity | None) -> Reply:
+    """Return the reply that an entry is to one of its messages, by the identity it has there."""
     match entry.status:
         case Status.COMPLETED:
-            return Answered(entry.position, state_position(entry), entry.answer or None)
+            answer = entry.answer or (own.answer if own else None)
+            return Answered(entry.position, state_position(entry), answer or None)
         case Status.FAULTED | Status.SKIPPED:
             is_halting = entry.halt is not None and entry.halt.at == entry.position
             return Failed(entry.reason or "refused", entry.position, is_halting)

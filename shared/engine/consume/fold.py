@@ -10,17 +10,19 @@ from dataclasses import replace
 from shared.domain import next_entry
 from shared.domain.decision import Proceed, decide
 from shared.domain.handler import HandlerInput, Handlers, Kind
-from shared.domain.journal import Entry
+from shared.domain.journal import ARRIVALS, Entry
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Outbox
+from shared.domain.producer import HTTP_SOURCE
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.handle.handle import run_pure
 from shared.storage.limits import fits_entry
 
 # So that what an entry keeps of its messages stays small beside its state.
 MESSAGES_MAX = 100
-# Evicted cursors that the batch of a fold writes.
+# Markers of messages without numbers, and evicted cursors, that the batch of a fold writes.
+MARKERS_MAX = 35
 EVICTED_MAX = 60
 
 
@@ -58,7 +60,12 @@ class Folder:
             entry = next_entry.fold(folded, after) if folded else after
             # A fold never stages outputs: what no longer fits begins the next entry. So does what
             # would evict the cursor of one of its own groups, or too many for one batch.
-            if not fits_entry(entry.outbox.messages) or not keeps_cursors(head, entry):
+            markers = sum(one.number.group == ARRIVALS for one in entry.identities)
+            if (
+                not fits_entry(entry.outbox.messages)
+                or not keeps_cursors(head, entry)
+                or markers > MARKERS_MAX
+            ):
                 break
             folded = entry
         return folded
@@ -84,8 +91,12 @@ class Folder:
         if result.replied_to is not None:
             # Whether that queue may be answered to is checked where a message is taken alone.
             return None
-        if result.answer is not None or result.alert is not None:
-            # An entry keeps one answer and one alert, and whose they are has to be plain.
+        if result.alert is not None:
+            # An entry keeps one alert, and whose it is has to be plain.
+            return None
+        if result.answer is not None and message.source != HTTP_SOURCE:
+            # It would lie in the identity. A release that looks for it in the entry alone would
+            # take a refused step of a saga for done.
             return None
         # Those of a deterministic handler are kept as well: a fold has no one message to run again.
         outbox = Outbox(result.batches, self.regions) if result.batches else NO_OUTBOX

@@ -304,13 +304,14 @@ def find_ready(
 ) -> tuple[list[Call], list[Call]]:
     """Return the calls whose turn has come, as far as this head says: to fold, and to take alone.
 
-    Those to fold are in order: of each group the numbers without a gap from the next one on. Alone
-    go dead letters, messages without numbers, and what the head decides: copies, conflicts, what is
-    fenced, and what a fault stops. A second copy of a number, and everything behind a gap or a
-    claim, waits.
+    Those to fold are in order: of each group the numbers without a gap from the next one on, and
+    messages without numbers, which nothing has to come before. Alone go dead letters and what the
+    head decides: copies, conflicts, what is fenced, and what a fault stops. A second copy of a
+    number, and everything behind a gap or a claim, waits.
     """
     groups: defaultdict[str, list[tuple[Number, Call]]] = defaultdict(list)
     alone: list[Call] = []
+    run: list[tuple[int, Call]] = []
     for call in calls:
         number = call.message.number
         match decide(head, call.message):
@@ -318,11 +319,12 @@ def find_ready(
                 pass
             case Gap() | Proceed() if number is not None and call.letter is None:
                 groups[number.group].append((number, call))
+            case Proceed() if call.letter is None:
+                run += [(call.arrival, call)] if now >= call.waits_until else []
             case Gap() | Proceed():
                 alone += [call] if now >= call.waits_until else []
             case _:
                 alone.append(call)
-    run: list[tuple[int, Call]] = []
     for group, members in groups.items():
         members.sort(key=lambda member: (member[0].sequence, -member[0].level))
         first, first_call = members[0]
