@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Any
 
+from proof.simulation.world.recorder import state_of
 from shared.domain.errors import LockstepError, Unavailable
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json
@@ -74,10 +75,7 @@ class Stage(World):
 
     def state(self, session: str) -> Json:
         """The state of a session after everything."""
-        head = self.journal.newest(session)
-        while head is not None and head.state is None and head.state_at is not None:
-            head = self.journal.entry_at(session, head.state_at)
-        return (head.state or {}) if head else {}
+        return state_of(self.journal, session)
 
     def record(self, key: str) -> SagaRecord:
         """What the saga's own journal says."""

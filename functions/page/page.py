@@ -19,8 +19,10 @@ from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import describe_saga, find_sagas, read_state
 from functions.page.view import compare_states, group_by_cause, link, render, show_problems
 from shared.domain.access import Right
+from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
+from shared.domain.next_entry import state_position
 from shared.domain.saga.plan import SagaState
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
@@ -121,22 +123,22 @@ async def find_changes(
     services: Services, entries: dict[int, Entry], position: int
 ) -> list[tuple[str, str, str]] | None:
     """Return what an entry changed in the state; None if what was before it is compacted away."""
-    entry = entries[position]
-    if entry.state is None:
+    entry, earlier = entries[position], entries.get(position - 1)
+    if entry.state is None and (earlier is None or not is_changed(entry, earlier)):
         return []
-    if position == 0:
-        return compare_states({}, dict(entry.state))
-    earlier = entries.get(position - 1)
-    if earlier is not None and earlier.state is None and earlier.state_at is not None:
-        at = earlier.state_at
-        if at not in entries and (read := await services.journal.entry(entry.session, at)):
-            entries[at] = read
-        earlier = entries.get(at)
-    elif earlier is not None and earlier.state is None:
-        return compare_states({}, dict(entry.state))
-    if earlier is None or earlier.state is None:
+    if earlier is None and position > 0:
         return None
-    return compare_states(dict(earlier.state), dict(entry.state))
+    try:
+        before, after = [await services.worker.input_after(one) for one in (earlier, entry)]
+    except OutcomeUnknown:
+        return None
+    return compare_states(dict(before.state), dict(after.state))
+
+
+def is_changed(entry: Entry, earlier: Entry) -> bool:
+    """Say whether an entry that holds no state has another one than the entry before it."""
+    before = state_position(earlier), earlier.change
+    return entry.state_at is not None and (entry.state_at, entry.change) != before
 
 
 @routes.add("page_saga", "GET operate/saga", Right.LOOK)

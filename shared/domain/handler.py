@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import BaseModel, RootModel
 
 from shared.domain.errors import InvalidBody, NotAllowed, NotStorable, UnknownType
-from shared.domain.journal import ModelVersion
+from shared.domain.journal import ModelVersion, WholeState
 from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, parse_moment, refuse_reserved
 from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
 from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
@@ -231,6 +231,7 @@ class HandlerInput:
     """The input of a handler: state, next output numbers, and what was captured.
 
     `reminders` are those that wait, by name; `model` is the state's, where its entry recorded it.
+    `base` is what a large state may be written as a change of.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -238,6 +239,7 @@ class HandlerInput:
     captured: Mapping[str, Any] = field(default_factory=dict)
     model: ModelVersion | None = None
     reminders: Mapping[str, str] = field(default_factory=dict)
+    base: WholeState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ class HandlerResult:
     """The result of running a handler, ready for the journal.
 
     `replied_to` is the queue that its sender asked an answer to, where the handler gave one.
-    `is_state_kept` says that the state is what it was before.
+    `is_state_kept` says that the state is what it was before; `base` is that of the input.
     """
 
     state: Mapping[str, Any]
@@ -259,6 +261,7 @@ class HandlerResult:
     model: ModelVersion | None = None
     reminders: Mapping[str, str] = field(default_factory=dict)
     is_state_kept: bool = False
+    base: WholeState | None = field(default=None, compare=False)
 
 
 def keep_captured(name: str, value: Any) -> Any:

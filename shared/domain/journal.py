@@ -4,7 +4,7 @@ What a message means to a session is decided in decision.py, and what the entry 
 looks like is built in next_entry.py. How entries are stored is decided in shared/storage only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,8 @@ from shared.domain.trace import Trace
 ARRIVALS = "$arrivals"
 
 type Json = Mapping[str, Any]
+# A JSON Patch (RFC 6902): what makes a state of the last one that was written whole.
+type Change = Sequence[Json]
 # By destination and target session, the next number of a session's own outputs.
 type Produced = Mapping[str, Mapping[str, int]]
 
@@ -184,13 +186,25 @@ class ModelVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class WholeState:
+    """A state that lies whole beside the entry at a position: later ones are changes of it."""
+
+    position: int
+    state: Json
+    model: ModelVersion | None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One step of a session: the messages it processed, and everything that is true after it.
 
     `identities` names these messages: one, several for a fold, none for what a person did.
     `state_at` is the position of the entry that holds the state, where that is another one or the
     state was not read with this one, and None before the first state; `state` may be there as well,
-    where it is known. With `state_apart` the entry's own state lies in a document beside it.
+    where it is known. With `state_apart` the entry's own state lies in a document beside it. Later
+    entries have a `change`, empty or not, which makes the session's state of that one. It is None
+    for any other state, and where an entry of an older release follows: there the change is that of
+    the last entry that has one. `base` is the whole state where it is known; it is not stored.
     `model` says what the state is of; entries from before it was recorded do not have it. `cursors`
     are those of the producer groups used last, in the order of use; `has_evicted` says that others
     may lie beside the journal. `produced` are the next numbers of this session's own outputs.
@@ -234,6 +248,8 @@ class Entry:
     state_bytes: int | None = field(default=None, compare=False)
     model: ModelVersion | None = None
     state_apart: bool = False
+    change: Change | None = None
+    base: WholeState | None = field(default=None, compare=False)
 
     @property
     def is_open(self) -> bool:

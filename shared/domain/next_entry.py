@@ -7,6 +7,7 @@ says what came of it. The entry of an effectful handler is stored in between, as
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from shared.domain.change import find_change
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import (
     ARRIVALS,
@@ -21,6 +22,7 @@ from shared.domain.journal import (
     ModelVersion,
     Resolution,
     Status,
+    WholeState,
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import Outbox, Rerun
@@ -35,6 +37,9 @@ EVICTED_AT_ONCE = 10
 # is not written again. So acknowledging, finding and following an entry costs what a small one
 # does. Below, the second document costs more than it saves (docs/adr/operation.md).
 STATE_INLINE_BYTES_MAX = 16_384
+# Where a step changed little of it, the entry has the change since it was written last, and so has
+# each one after it. A change that takes more than such a part of the state would cost more.
+CHANGE_PART = 8
 # After so many entries it is written again all the same: compaction keeps those that lie between.
 STATE_KEPT_ENTRIES = 100
 # Of a group's evictions so many are remembered, to find its earlier entries by.
@@ -82,6 +87,7 @@ def open_entry(made_from: EntryInput) -> Entry:
         identities=(identity,),
         state=None,
         state_at=state_position(head),
+        change=head.change if head else None,
         attempt=made_from.attempt,
         cursors=cursors,
         has_evicted=has_evicted,
@@ -156,6 +162,8 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
         state=result.state,
         state_at=kept_at,
         state_apart=is_large and kept_at is None,
+        change=entry.change if kept_at is not None else None,
+        base=result.base if is_large else None,
         model=result.model,
         cursors=advance(entry.cursors, entry.identities[-1].number),
         produced=result.produced,
@@ -168,6 +176,21 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
         message=entry.message if is_rerun else None,
         lease=None,
     )
+
+
+def shorten_state(entry: Entry) -> Entry:
+    """A completed entry whose state lies beside it, with only the change where that is short."""
+    base, state = entry.base, entry.state or {}
+    if (
+        base is not None
+        and base.model == entry.model
+        and entry.position - base.position < STATE_KEPT_ENTRIES
+    ):
+        bytes_max = min((entry.state_bytes or 0) // CHANGE_PART, STATE_INLINE_BYTES_MAX)
+        change = find_change(base.state, state, bytes_max)
+        if change is not None:
+            return replace(entry, state_at=base.position, state_apart=False, change=change)
+    return replace(entry, change=(), base=WholeState(entry.position, state, entry.model))
 
 
 def fold(first: Entry, second: Entry) -> Entry:

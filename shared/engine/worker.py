@@ -16,10 +16,19 @@ from functools import partial
 from itertools import count
 
 from shared.domain import next_entry
+from shared.domain.change import apply_change
 from shared.domain.decision import marker_seconds
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.handler import HandlerInput, Handlers
-from shared.domain.journal import ARRIVALS, Attempt, Cursor, Entry, EvictedCursor, Owner
+from shared.domain.journal import (
+    ARRIVALS,
+    Attempt,
+    Cursor,
+    Entry,
+    EvictedCursor,
+    Owner,
+    WholeState,
+)
 from shared.domain.message import Message
 from shared.domain.outbox import NO_OUTBOX
 from shared.domain.reports import shorten
@@ -214,7 +223,9 @@ class Worker:
         size = HEAD_OVERHEAD_BYTES + CURSOR_BYTES * len(head.cursors)
         if head.state is not None:
             # Whoever ran the handler knows the state's size; one read from the store is measured.
-            size += head.state_bytes or len(json.dumps(head.state))
+            state_bytes = head.state_bytes or len(json.dumps(head.state))
+            # What it is a change of is about as large.
+            size += state_bytes * (2 if head.base and head.base.state is not head.state else 1)
         for batch in head.outbox.batches:
             size += sum(len(message.body) for message in batch.messages)
         self.heads[session] = RememberedHead(head, is_ours, size)
@@ -329,18 +340,29 @@ class Worker:
         """
         if head is None:
             return HandlerInput()
-        holder: Entry | None = head
+        if head.state is None and head.state_at is not None:
+            head = await self.with_state(head, head.state_at)
+        given = HandlerInput(produced=head.produced, reminders=head.reminders)
         if head.state is None:
-            if head.state_at is None:
-                return HandlerInput(produced=head.produced, reminders=head.reminders)
-            holder = await self.journal.entry(head.session, head.state_at)
-        if holder is None or holder.state is None:
+            return given
+        return replace(given, state=head.state, model=head.model, base=head.base)
+
+    async def with_state(self, head: Entry, state_at: int) -> Entry:
+        """The head with its state, which is that of an entry or a change of it; see above."""
+        holder = await self.journal.entry(head.session, state_at)
+        found: Entry | None = head
+        # Entries that an older release made carry the state on, and not its change.
+        while holder and holder.change is not None and found and found.change is None:
+            stored = await self.journal.stored_entry(found.session, found.position - 1)
+            found = stored.entry if stored else None
+        if holder is None or holder.state is None or found is None:
             # The head was remembered for too long: whoever goes on reads the newest one.
             self.remember_head(head.session, None)
             raise StateCompacted(f"the state of session {head.session!r} was compacted meanwhile")
-        return HandlerInput(
-            holder.state, head.produced, model=holder.model, reminders=head.reminders
-        )
+        base = WholeState(state_at, holder.state, holder.model)
+        state = apply_change(base.state, found.change) if found.change else base.state
+        base_known = base if holder.change is not None else None
+        return replace(head, state=state, model=holder.model, base=base_known)
 
     async def parked_under(self, head: Entry | None, message: Message) -> Message | None:
         """A message parked under the same number: a copy, or a fenced producer's."""

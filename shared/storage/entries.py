@@ -140,6 +140,8 @@ def encode_entry(entry: Entry) -> Document:
         "attempt": entry.attempt.id,
         "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
     }
+    if entry.change is not None:
+        document["change"] = list(entry.change)
     if not entry.state_apart and entry.state_at is not None:
         document["state_at"] = entry.state_at
     else:
@@ -188,7 +190,11 @@ def state_id(position: int) -> str:
 
 def encode_state(entry: Entry) -> Document:
     document = {"id": state_id(entry.position), "session": entry.session, "kind": "state"}
-    return document | {"state": dict(entry.state or {})}
+    if entry.change is None:
+        return document | {"state": dict(entry.state or {})}
+    # A release that knows no changes would take this for the state of every entry that names it. It
+    # finds none here, and waits.
+    return document | {"state": None, "whole": dict(entry.state or {})}
 
 
 def lacks_state(document: Mapping[str, Any]) -> bool:
@@ -198,7 +204,7 @@ def lacks_state(document: Mapping[str, Any]) -> bool:
 
 def with_state(document: Document, stored: Mapping[str, Any] | None) -> Document | None:
     """An entry with the state that lies beside it; None where compaction was faster."""
-    return document | {"state": stored["state"]} if stored else None
+    return document | {"state": stored.get("whole", stored["state"])} if stored else None
 
 
 def decode_entry(document: Mapping[str, Any]) -> Entry:
@@ -234,6 +240,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         alert=document.get("alert"),
         closed=Resolution(**closed) if closed else None,
         model=ModelVersion(*model) if model else None,
+        change=tuple(document["change"]) if "change" in document else None,
     )
 
 

@@ -85,7 +85,7 @@ WHOLE = Entry(
 )
 ENTRIES = (
     WHOLE,
-    replace(WHOLE, state=None, state_at=1),
+    replace(WHOLE, state=None, state_at=1, change=({"op": "remove", "path": "/a"},)),
     replace(WHOLE, outbox=INLINE.kept_at(Staged("a", 2))),
     replace(WHOLE, outbox=INLINE.kept_at(Rerun("d"))),
 )
@@ -101,7 +101,7 @@ OUTBOX_MAPS = (
     "outbox.sent",
 )
 OPAQUE = frozenset(
-    {"state", "parked", "answer", "messages[].answer", "verbs", "outputs", *OUTBOX_MAPS}
+    {"state", "change", "parked", "answer", "messages[].answer", "verbs", "outputs", *OUTBOX_MAPS}
 )
 # Errors that are raised, and have kinds of their own besides.
 RAISED = (errors.InvalidMessage, errors.Unavailable, errors.NotStorable)

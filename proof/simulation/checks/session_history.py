@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from proof.simulation.world.host import QUEUES
 from proof.simulation.world.recorder import Identity, RecordingStore, Violation
+from shared.domain.change import apply_change
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
-from shared.domain.journal import Entry, MessageIdentity, Status
+from shared.domain.journal import Change, Entry, Json, MessageIdentity, Status
 from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
@@ -34,6 +35,8 @@ class SessionHistory:
     corrections: Mapping[tuple[str, str], bytes]
     before: HandlerInput = field(default_factory=HandlerInput)
     state_at: int | None = None
+    whole: Json = field(default_factory=dict)
+    change: Change | None = None
     outputs: list[QueuedOutput] = field(default_factory=list)
     ends: list[tuple[MessageIdentity, Entry]] = field(default_factory=list)
 
@@ -42,10 +45,11 @@ class SessionHistory:
         for position, document in sorted(self.store.entries[self.session].items()):
             entry = decode_entry(document)
             if entry.status is Status.COMPLETED and entry.state_at is not None:
-                # The handler left a large state as it was, so only an earlier entry holds it.
+                # An earlier entry holds a large state, and this one at most what changed of it.
                 if entry.state_at != self.state_at:
                     yield Violation("P5", f"{self.session}/{position}: its state is elsewhere")
-                entry = replace(entry, state=self.before.state, model=self.before.model)
+                state = apply_change(self.whole, entry.change or ())
+                entry = replace(entry, state=state, model=self.before.model)
             self.ends += [(identity, entry) for identity in entry.identities]
             where = f"{self.session}/{position}"
             match entry.status:
@@ -58,7 +62,8 @@ class SessionHistory:
 
     def check_unchanged(self, where: str, entry: Entry) -> Iterator[Violation]:
         """Check an entry that leaves the state alone; a fault has a report among its outputs."""
-        if entry.state is not None or entry.state_at != self.state_at:
+        same = (None, self.state_at, self.change)
+        if (entry.state, entry.state_at, entry.change) != same:
             yield Violation("P5", f"{where}: {entry.status} and yet another state")
         sent = self.stored_outputs(entry)
         self.outputs += sent
@@ -84,7 +89,9 @@ class SessionHistory:
                 yield Violation("P4", f"{where}: kept {stored}, made {again}")
             stored = again
         self.before = HandlerInput(entry.state or {}, entry.produced, model=entry.model)
-        self.state_at = state_position(entry)
+        self.state_at, self.change = state_position(entry), entry.change
+        if self.state_at == entry.position:
+            self.whole = entry.state or {}
         self.outputs += stored
 
     def run(self, entry: Entry, message: Message) -> list[QueuedOutput]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from shared.domain.change import apply_change
 from shared.domain.errors import LockstepError
 from shared.domain.journal import Json
 from shared.domain.message import Message
@@ -17,7 +18,7 @@ from shared.engine.consume.consume import Consumer
 from shared.engine.consume.outcomes import Reply
 from shared.ports import DeleteDocument, Document, Operation, WriteResult
 from shared.storage.documents import is_entry, sequence_of
-from shared.storage.entries import lacks_state
+from shared.storage.entries import lacks_state, with_state
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import MemoryStore, VirtualClock
 
@@ -95,7 +96,7 @@ class RecordingStore(MemoryStore):
         elif stored["kind"] == "state":
             # An entry's own state belongs to what it says.
             position = sequence_of(document_id)
-            self.entries[session][position] |= {"state": stored["state"]}
+            self.entries[session][position] |= with_state({}, stored) or {}
         elif stored["kind"] == "cursor":
             self.check_growth(f"{session}: evicted {document_id}", known or stored, stored)
         elif stored["kind"] == "staged" and "batches" in stored:
@@ -206,9 +207,12 @@ class RecordingJournal(MemoryJournal):
 
 def state_of(journal: MemoryJournal, session: str) -> Json:
     """Return a session's last state; empty while it has none."""
-    position = state_position(journal.newest(session))
+    head = journal.newest(session)
+    position = state_position(head)
     holder = journal.entry_at(session, position) if position is not None else None
-    return (holder.state or {}) if holder else {}
+    if head is None or holder is None:
+        return {}
+    return apply_change(holder.state or {}, head.change or ())
 
 
 def is_next_worker(before: Document, after: Document) -> bool:

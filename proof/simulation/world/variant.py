@@ -28,6 +28,8 @@ SMALL: tuple[Limit, ...] = (
     # Larger states lie beside their entries, and some of them are not written again.
     (next_entry, "STATE_INLINE_BYTES_MAX", 120),
     (next_entry, "STATE_KEPT_ENTRIES", 4),
+    # Of so small a state every change is a large part.
+    (next_entry, "CHANGE_PART", 1),
 )
 
 # With two senders the cursor of one is always evicted.

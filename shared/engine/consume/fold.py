@@ -53,6 +53,7 @@ class Folder:
                     folded.produced,
                     model=folded.model,
                     reminders=folded.reminders,
+                    base=given.base,
                 )
             after = self.complete_alone(replace(made_from, message=message), given)
             if after is None:
@@ -68,7 +69,8 @@ class Folder:
             ):
                 break
             folded = entry
-        return folded
+        # Of all the states that came in between, only the last one is written.
+        return next_entry.shorten_state(folded) if folded and folded.state_apart else folded
 
     def complete_alone(self, made_from: EntryInput, given: HandlerInput) -> Entry | None:
         """The entry of one more message; None where the message has to be taken alone."""

@@ -227,19 +227,20 @@ class HandlerRunner:
 
     def complete(self, opened: Entry, kind: Kind, result: HandlerResult) -> Ending:
         """The entry of a handler's result, with the outputs where they are to be kept."""
-        if not result.batches:
-            return Ending(next_entry.complete(opened, result, NO_OUTBOX))
         # Pending for all regions from the beginning, so that a crash before sending loses nothing.
-        outbox = Outbox(result.batches, self.regions)
+        outbox = Outbox(result.batches, self.regions) if result.batches else NO_OUTBOX
         staged: tuple[DestinationBatch, ...] = ()
-        if kind is Kind.DETERMINISTIC:
+        if result.batches and kind is Kind.DETERMINISTIC:
             # Not stored at all: the handler makes the same bytes again.
             outbox = outbox.kept_at(Rerun(digest_batches(result.batches)))
-        elif not fits_entry(outbox.messages):
+        elif result.batches and not fits_entry(outbox.messages):
             # Staged under the attempt: another attempt at this entry neither sees nor removes it.
             staged = tuple(split_outputs(result.batches))
             outbox = outbox.kept_at(Staged(opened.attempt.id, len(staged)))
-        return Ending(next_entry.complete(opened, result, outbox), result.batches, staged)
+        entry = next_entry.complete(opened, result, outbox)
+        if entry.state_apart:
+            entry = next_entry.shorten_state(entry)
+        return Ending(entry, result.batches, staged)
 
     def fail(self, opened: Entry, error: Exception) -> Ending:
         """The entry that keeps a message whose handler failed, with a copy for the error queue."""
@@ -483,6 +484,7 @@ def build_result(
         # To Python True is 1, so that only the text tells.
         is_state_kept=(state, model) == (given.state, given.model)
         and to_json(state) == to_json(given.state),
+        base=given.base,
     )
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import grpc  # type: ignore[import-untyped]
 import pytest
@@ -14,6 +15,7 @@ from functions.page.page import show_saga_steps
 from functions.triggers import saga_instances
 from functions.triggers.saga_drive import CHANGED
 from functions.triggers.sagas import log_alert
+from shared.domain import next_entry
 from shared.domain.saga.plan import SagaState, instance_of
 from shared.storage.entries import encode_entry
 from tests.asking import ask
@@ -297,6 +299,21 @@ async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Re
     await saga_instances.begin_instances(services, book, east.hub, [strange, other])
 
     assert list(east.hub.instances) == [INSTANCE]
+
+
+async def test_when_a_large_record_changed_a_little_the_feed_notices(
+    east: Region, west: Region
+) -> None:
+    with patch.multiple(next_entry, STATE_INLINE_BYTES_MAX=300, CHANGE_PART=1):
+        await east.start()
+        await east.tell("approved")
+    *_, last = east.stage.entries("saga:o-1")
+    services, book = west.stage.worker(west.name), west.stage.book(west.name)
+
+    await saga_instances.begin_instances(services, book, west.hub, [last])
+
+    assert last["change"]
+    assert list(west.hub.instances) == [INSTANCE]
 
 
 def test_an_end_that_needs_a_person_is_logged_as_an_error(
