@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
 
+from proof.simulation.world.recorder import state_of
 from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.journal import Status
@@ -145,4 +146,4 @@ class BusinessRegions(TwoRegions):
             if entry["status"] != Status.PARKED
             for cover in entry["identities"]
         ]
-        return ends, [entry["state"] for entry in entries if "state" in entry][-1:]
+        return ends, state_of(self.journal, session)

@@ -45,7 +45,7 @@ from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_ru
 from tests.saga_stage import order
 from tests.saga_walks import walked
 from tests.sized_outputs import WRITER, Sizes, Written, letters, writing
-from tests.world import DELAY_SECONDS, REGIONS, message
+from tests.world import DELAY_SECONDS, REGIONS, message, require
 
 type Work = Callable[[BusinessRegions], Awaitable[object]]
 
@@ -116,6 +116,18 @@ async def from_many_senders(regions: BusinessRegions) -> object:
     for batch in ([sent[2][0]], [sent[1][1]], [sent[1][0]], [sent[0][2]], sent[1][2:]):
         await regions.take(batch)
     return await regions.end()
+
+
+@patch.multiple(next_entry, STATE_INLINE_BYTES_MAX=70, CHANGE_PART=1)
+async def with_a_large_state(regions: BusinessRegions) -> object:
+    """Messages that change a little of a large state; an older release parked one of them."""
+    large = replace(BILLS[0], body=b'{"amount":1000000000000000}')
+    with regions.undisturbed():
+        await regions.take([large], BILLS[1:2], BILLS[3:4])
+        del require(regions.journal.store.newest(SESSION))["change"]
+    regions.replace_workers("both")
+    # What comes next is written whole, and then a change of it.
+    return await delivered(regions, BILLS[2:3])
 
 
 async def corrected(regions: BusinessRegions) -> object:
@@ -576,6 +588,7 @@ WORKLOADS: Mapping[str, Work] = {
         without_numbers,
         late_copies,
         from_many_senders,
+        with_a_large_state,
         corrected,
         skipped,
         closed,
