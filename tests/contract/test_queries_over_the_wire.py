@@ -103,7 +103,10 @@ async def fill(journal: Journal) -> None:
     opened = next_entry.open_entry(EntryInput(apart, message(1, session="large"), attempt_of("a")))
     large = next_entry.complete(opened, HandlerResult({"n": 1}, (), {}, {}), NO_OUTBOX)
     await journal.append(apart)
-    await journal.append(replace(large, state_apart=True))
+    large = replace(large, state_apart=True, change=())
+    await journal.append(large)
+    change = ({"op": "replace", "path": "/n", "value": None},)
+    await journal.append(replace(step(large, "large"), state_at=1, change=change))
     await journal.append(next_entry.take_over_claim(claim("other"), attempt_of("b")))
 
 

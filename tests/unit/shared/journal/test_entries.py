@@ -32,6 +32,20 @@ async def test_a_session_never_begun_has_no_head(journal: Journal, session: str)
     assert await journal.entry(session, 0) is None
 
 
+async def test_a_whole_state_and_a_change_of_it_come_back_as_they_were(
+    journal: Journal, session: str
+) -> None:
+    whole = replace(step(None, session), state_apart=True, change=())
+    change = ({"op": "replace", "path": "/note", "value": None},)
+    after = replace(step(whole, session), state_at=0, change=change)
+
+    assert await journal.append(whole) is WriteResult.CREATED
+    assert await journal.append(after) is WriteResult.CREATED
+
+    assert await journal.entry(session, 0) == whole
+    assert await journal.head(session) == replace(after, state=None)
+
+
 async def test_the_head_is_the_newest_entry_whole(journal: Journal, session: str) -> None:
     first = step(None, session)
     second = step(first, session, outbox=pending_in(session, "east", "west"))
