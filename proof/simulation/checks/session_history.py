@@ -7,7 +7,7 @@ from proof.simulation.world.host import QUEUES
 from proof.simulation.world.recorder import Identity, RecordingStore, Violation
 from shared.domain.change import apply_change
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
-from shared.domain.journal import Change, Entry, Json, MessageIdentity, Status
+from shared.domain.journal import ARRIVALS, Change, Entry, Json, MessageIdentity, Status
 from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
@@ -105,7 +105,10 @@ class SessionHistory:
 
     def message(self, entry: Entry, identity: MessageIdentity) -> Message | None:
         """Return the message as it was processed."""
-        copies = self.copies_by_identity.get((self.session, identity.id, identity.digest), ())
+        came = self.copies_by_identity.get((self.session, identity.id, identity.digest), ())
+        # What was asked has no number; published under the same key it has one.
+        has_number = identity.number.group != ARRIVALS
+        copies = [one for one in came if (one.number is not None) is has_number] or came
         # The one that was processed left its time in what came of it.
         times = {(entry.state or {}).get("at"), *(m.time for _, m in self.stored_outputs(entry))}
         sent = next((copy for copy in copies if copy.time in times), copies[0] if copies else None)

@@ -19,6 +19,7 @@ from proof.simulation.world.recorder import Violation, state_of
 from proof.simulation.world.workload import StateRead, Workload
 from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
+from shared.domain.message import Message
 from shared.engine.consume.outcomes import Answered, Conflicting, Failed
 
 WRITE, TELL, CALL = "diary.write", "diary.tell", "diary.call"
@@ -106,7 +107,7 @@ def diary_violations(world: World, load: Workload) -> Iterator[Violation]:
     end = next(world.askers.moments)
     for session, line in lines_sent(load):
         histories.add(session, TimedCall(line, Write(line), 0))
-    for message in world.senders.safe:
+    for message in [*world.senders.safe, *histories.posted]:
         # The operator skips what fails for good, and of two contents of an id one is refused.
         is_skipped = world.operator.decisions[message.session, message.id] > RETRIES
         is_rejected = (message.session, message.id, message.digest) in world.observed.rejected
@@ -140,6 +141,8 @@ class Histories:
     answered: dict[str, list[tuple[Answered, Lines]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    # What was published by HTTP, and is safe.
+    posted: list[Message] = field(default_factory=list)
 
     def add(self, session: str, call: TimedCall[Write | Read, Lines]) -> None:
         self.calls[session].append(call)
@@ -165,6 +168,9 @@ class Histories:
                 self.answered[message.session].append((heard.reply, lines))
             case Failed(reason, halts=False) | Conflicting(reason):
                 self.failed[message.session, key] = reason
+            case Message():
+                self.posted.append(message)
+                self.add(message.session, call)
             case _ if message.type != FAIL:
                 self.add(message.session, call)
 

@@ -7,9 +7,18 @@ from dataclasses import replace
 from proof.simulation.work.diaries import CALL, FAIL, READ, TELL, WRITE
 from proof.simulation.world.cloud import REGIONS
 from proof.simulation.world.variant import Variant
-from proof.simulation.world.workload import Ask, Operation, PublishPlan, StateRead, Workload, moment
+from proof.simulation.world.workload import (
+    Ask,
+    HttpRequest,
+    KeyedPost,
+    Operation,
+    PublishPlan,
+    StateRead,
+    Workload,
+    moment,
+)
 from shared.domain.message import Message, derive_id
-from shared.domain.producer import Draft
+from shared.domain.producer import HTTP_SOURCE, Draft
 
 ASKED = (WRITE, WRITE, WRITE, TELL, CALL, READ, READ, FAIL)
 SENT = (WRITE, WRITE, WRITE, TELL, TELL, CALL)
@@ -32,7 +41,7 @@ class DiaryRequests:
     def workload(self) -> Workload:
         publish_plans: list[PublishPlan] = []
         plain: list[Message] = []
-        asks: list[tuple[Ask | StateRead, ...]] = []
+        asks: list[tuple[HttpRequest, ...]] = []
         for session in (f"diary-{index}" for index in range(self.variant.sessions)):
             clients = [self.client(session) for _ in range(self.draw.randint(2, 4))]
             asked = [one for own in clients for one in own if isinstance(one, Ask)]
@@ -40,8 +49,11 @@ class DiaryRequests:
             for one in asked:
                 if self.draw.random() < 0.2:
                     clients.append((self.as_other_client(one),))
-                if self.draw.random() < 0.1 and one.message.type != READ:
-                    plain.append(one.message)
+                if self.draw.random() < 0.2 and one.message.type in SENT:
+                    if one.message.source == HTTP_SOURCE:
+                        clients.append((self.as_post(one),))
+                    else:
+                        plain.append(one.message)
                 if self.draw.random() < 0.05:
                     clients.append((self.with_other_content(one),))
             asks += clients
@@ -49,10 +61,10 @@ class DiaryRequests:
             plain += [self.message(session, SENT) for _ in range(self.draw.randint(0, 2))]
         return Workload(tuple(publish_plans), plain=tuple(plain), asks=tuple(asks))
 
-    def client(self, session: str) -> tuple[Ask | StateRead, ...]:
+    def client(self, session: str) -> tuple[HttpRequest, ...]:
         return tuple(self.request(session) for _ in range(self.draw.randint(1, 4)))
 
-    def request(self, session: str) -> Ask | StateRead:
+    def request(self, session: str) -> HttpRequest:
         regions = self.draw.choice((REGIONS, REGIONS[::-1], REGIONS[:1], REGIONS[1:]))
         seconds = self.draw.choice(PATIENCE_SECONDS)
         most = TRIES_OF_COMPACTED if self.variant.small_limits else TRIES_MAX
@@ -60,7 +72,15 @@ class DiaryRequests:
         if self.draw.random() < 0.25:
             return StateRead(session, regions, seconds, tries)
         wait_seconds = self.draw.choice((0.0, seconds / 2))
-        return Ask(self.message(session, ASKED), regions, seconds, tries, wait_seconds)
+        message = self.message(session, ASKED)
+        if self.draw.random() < 0.5:
+            message = replace(message, source=HTTP_SOURCE)
+        ask = Ask(message, regions, seconds, tries, wait_seconds)
+        return self.as_post(ask) if message.type in SENT and self.draw.random() < 0.1 else ask
+
+    def as_post(self, ask: Ask) -> KeyedPost:
+        message = replace(ask.message, source=HTTP_SOURCE)
+        return KeyedPost(message, ask.regions[::-1], self.draw.choice(PATIENCE_SECONDS), ask.tries)
 
     def as_other_client(self, ask: Ask) -> Ask:
         return replace(ask, regions=ask.regions[::-1], seconds=self.draw.choice(PATIENCE_SECONDS))

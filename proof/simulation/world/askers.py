@@ -8,31 +8,37 @@ from itertools import count, cycle, islice
 
 from proof.simulation.world.faults import SeededRandom
 from proof.simulation.world.host import Host
-from proof.simulation.world.workload import Ask, StateRead
+from proof.simulation.world.workload import Ask, HttpRequest, KeyedPost, StateRead
+from shared.domain.errors import ContentConflict
 from shared.domain.journal import Json
-from shared.engine.consume.outcomes import Failed, Reply, Waiting
+from shared.domain.message import Message
+from shared.domain.producer import Draft
+from shared.engine.consume.outcomes import Conflicting, Failed, Reply, Waiting
 
 ASK_PAUSE_SECONDS_MAX = 3.0
 RETRY_PAUSE_SECONDS_MAX = 2.0
+
+type HttpReply = Reply | Message | Json
 
 
 @dataclass(frozen=True, slots=True)
 class AskTry:
     """One try, between two moments. Without a reply nobody knows what became of it.
 
-    The reply to a StateRead is the state.
+    The reply to a StateRead is the state, and the message that is safe that to a KeyedPost.
     """
 
-    request: Ask | StateRead
+    request: HttpRequest
     began: int
     ended: int
-    reply: Reply | Json | None = None
+    reply: HttpReply | None = None
 
     @property
     def outcome(self) -> str:
         if isinstance(self.request, StateRead):
             return "state read" if self.reply is not None else "state not read"
-        return f"ask {'without a reply' if self.reply is None else type(self.reply).__name__}"
+        what = "ask" if isinstance(self.request, Ask) else "post"
+        return f"{what} {'without a reply' if self.reply is None else type(self.reply).__name__}"
 
     @property
     def is_over(self) -> bool:
@@ -53,13 +59,13 @@ class Askers:
     heard: list[AskTry] = field(default_factory=list)
     moments: Iterator[int] = field(default_factory=partial(count, 1))
     # Calls whose clients have given up go on in their hosts.
-    left: set[asyncio.Future[Reply | Json | None]] = field(default_factory=set)
+    left: set[asyncio.Future[HttpReply | None]] = field(default_factory=set)
 
-    async def run(self, clients: Sequence[Sequence[Ask | StateRead]]) -> None:
+    async def run(self, clients: Sequence[Sequence[HttpRequest]]) -> None:
         """Ask everything; ends when each client has its answers, or gave up."""
         await asyncio.gather(*map(self.ask_in_turn, clients))
 
-    async def ask_in_turn(self, requests: Sequence[Ask | StateRead]) -> None:
+    async def ask_in_turn(self, requests: Sequence[HttpRequest]) -> None:
         for request in requests:
             await asyncio.sleep(self.rng.delay(ASK_PAUSE_SECONDS_MAX))
             for region in islice(cycle(request.regions), request.tries):
@@ -67,7 +73,7 @@ class Askers:
                     break
                 await asyncio.sleep(self.rng.delay(RETRY_PAUSE_SECONDS_MAX))
 
-    async def is_over(self, request: Ask | StateRead, region: str) -> bool:
+    async def is_over(self, request: HttpRequest, region: str) -> bool:
         """Try once, through a host of the region; nothing happens where none runs."""
         hosts = [one for one in self.hosts.values() if one.process.region == region]
         hosts = [one for one in hosts if not one.process.is_killed]
@@ -83,9 +89,17 @@ class Askers:
         return self.heard[-1].is_over
 
 
-async def answer(host: Host, request: Ask | StateRead) -> Reply | Json:
+async def answer(host: Host, request: HttpRequest) -> HttpReply:
     """Answer as the HTTP functions do."""
-    if isinstance(request, Ask):
-        return await host.services.consumer.ask(request.message, request.wait_seconds)
-    head = await host.services.journal.head(request.session)
-    return (await host.services.worker.input_after(head)).state
+    match request:
+        case Ask(message):
+            return await host.services.consumer.ask(message, request.wait_seconds)
+        case KeyedPost(message):
+            draft = Draft(message.id, message.type, message.body, message.time)
+            try:
+                return await host.services.ingest.take(message.session, draft)
+            except ContentConflict as error:
+                return Conflicting(str(error))
+        case StateRead(session):
+            head = await host.services.journal.head(session)
+            return (await host.services.worker.input_after(head)).state

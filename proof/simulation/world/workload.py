@@ -45,6 +45,16 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyedPost:
+    """A message that is published by HTTP, under its id as the key; it is tried as an Ask is."""
+
+    message: Message
+    regions: tuple[str, ...]
+    seconds: float
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateRead:
     """A request for the state of a session, which is tried as an Ask is."""
 
@@ -52,6 +62,9 @@ class StateRead:
     regions: tuple[str, ...]
     seconds: float
     tries: int
+
+
+type HttpRequest = Ask | KeyedPost | StateRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +78,13 @@ class Workload:
     series: tuple[NumberedSeries, ...] = ()
     plain: tuple[Message, ...] = ()
     conflicting: tuple[Message, ...] = field(default=())
-    asks: tuple[tuple[Ask | StateRead, ...], ...] = ()
+    asks: tuple[tuple[HttpRequest, ...], ...] = ()
 
     @property
     def size(self) -> int:
         drafts = sum(len(operation) for line in self.publish_plans for operation in line.operations)
         numbered = sum(len(series.messages) for series in self.series)
-        asked = sum(isinstance(one, Ask) for own in self.asks for one in own)
+        asked = sum(not isinstance(one, StateRead) for own in self.asks for one in own)
         return drafts + numbered + len(self.plain) + len(self.conflicting) + asked
 
 
