@@ -10,6 +10,7 @@ however often it is resumed, so a message is counted alike however long its awai
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ PRODUCT = ("functions", "shared")
 BROKER = ("emulator/local",)
 WARM_UPS = 2
 # A way is recorded so many times.
-TIMES = 8
+TIMES = 9
 
 MONITORING = sys.monitoring
 TOOL = MONITORING.PROFILER_ID
@@ -221,16 +222,17 @@ async def record_send(cloud: Cloud) -> RecordedPath:
 
 
 def keep_common(paths: Sequence[RecordedPath]) -> RecordedPath:
-    """Return the shortest of the paths, without the functions that not all of them have.
+    """Return one of the paths that has all which most of them have, without what others lack.
 
     Every thread and task is recorded. So what runs by the clock, or is left of an earlier message,
-    may fall into a path, above all where the machine is busy, though not into all.
+    may fall into a path, and a busy thread may be recorded too late, though not most times.
     """
-    shortest = min(paths, key=lambda path: len(path.calls))
-    common = set.intersection(*(set(path.calls) for path in paths))
+    times = Counter(call for path in paths for call in set(path.calls))
+    common = {call for call, count in times.items() if count > len(paths) / 2}
+    fullest = max(paths, key=lambda path: (len(common & {*path.calls}), -len(path.calls)))
     kept = [
         (call, depth)
-        for call, depth in zip(shortest.calls, shortest.depths, strict=True)
+        for call, depth in zip(fullest.calls, fullest.depths, strict=True)
         if call in common
     ]
     return RecordedPath([call for call, _ in kept], [depth for _, depth in kept])
