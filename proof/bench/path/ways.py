@@ -10,7 +10,6 @@ however often it is resumed, so a message is counted alike however long its awai
 
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -42,7 +41,7 @@ PRODUCT = ("functions", "shared")
 BROKER = ("emulator/local",)
 WARM_UPS = 2
 # A way is recorded so many times.
-TIMES = 9
+TIMES = 12
 
 MONITORING = sys.monitoring
 TOOL = MONITORING.PROFILER_ID
@@ -222,17 +221,18 @@ async def record_send(cloud: Cloud) -> RecordedPath:
 
 
 def keep_common(paths: Sequence[RecordedPath]) -> RecordedPath:
-    """Return one of the paths that has all which most of them have, without what others lack.
+    """Return the shortest of the paths, without the functions that not all of them have.
 
     Every thread and task is recorded. So what runs by the clock, or is left of an earlier message,
-    may fall into a path, and a busy thread may be recorded too late, though not most times.
+    may fall into a path, above all where the machine is busy, though not into all. A busy thread is
+    sometimes recorded too late: then there is nothing in its path.
     """
-    times = Counter(call for path in paths for call in set(path.calls))
-    common = {call for call, count in times.items() if count > len(paths) / 2}
-    fullest = max(paths, key=lambda path: (len(common & {*path.calls}), -len(path.calls)))
+    recorded = [path for path in paths if path.calls]
+    shortest = min(recorded, key=lambda path: len(path.calls))
+    common = set.intersection(*(set(path.calls) for path in recorded))
     kept = [
         (call, depth)
-        for call, depth in zip(fullest.calls, fullest.depths, strict=True)
+        for call, depth in zip(shortest.calls, shortest.depths, strict=True)
         if call in common
     ]
     return RecordedPath([call for call, _ in kept], [depth for _, depth in kept])
