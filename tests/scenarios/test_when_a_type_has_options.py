@@ -1,18 +1,21 @@
 """A type has a delay, a dispatch or a lag of its own: nothing is lost, or out of order."""
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from shared.domain.errors import InvalidMessage
+from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.handler import HERE, OUTPUTS, Context, Dispatch, Handled, Handlers, Output
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer
 from shared.settings import InvalidSettings, Settings
 from shared.storage.documents import decode_pending
+from shared.testkit.injected_faults import ProcessKilled
 from shared.wiring import connect
+from tests.crashes import assert_the_same_whatever_fails, redelivered, rest
 from tests.unit.shared.test_settings import ENVIRONMENT
 from tests.world import (
     DELAY_SECONDS,
@@ -160,6 +163,19 @@ async def test_when_another_message_follows_an_asynchronous_one_outputs_keep_the
         assert told(world, region) == bodies
         numbers = [one.number.sequence for one in world.bus.messages(region, "out") if one.number]
         assert numbers == list(range(len(kinds)))
+
+
+async def test_when_any_call_goes_wrong_asynchronous_outputs_are_the_same_in_both_regions() -> None:
+    async def work(world: World) -> None:
+        kinds = ("own", "usual", "own")
+        await redelivered(world, *(message(n, kind=kind) for n, kind in enumerate(kinds)))
+        for services in (world.east, world.west):
+            with suppress(LockstepError, ProcessKilled):
+                await services.recovery.recover(await shown(world))
+        await rest(world)
+
+    handlers = world_of(dispatch=Dispatch.ASYNCHRONOUS).handlers
+    await assert_the_same_whatever_fails(work, handlers, [1, 2, 3], outputs=3)
 
 
 # When the outputs of a type are left to their worker for longer, or for less long.
