@@ -28,6 +28,7 @@ from proof.bench.throughput.consuming import (
     Shape,
     with_host,
 )
+from proof.bench.throughput.over_http import measure_http
 from proof.bench.throughput.sparse import LOAD_SECONDS, SESSIONS, measure_lateness
 from proof.testbed.command import exit_status, make_parser, parse_count, show_progress
 
@@ -76,6 +77,8 @@ def parse_arguments(words: Sequence[str]) -> argparse.Namespace:
         )
     sparse = "1,000 sessions of one message over 30 s instead: how late each is settled"
     parser.add_argument("--sparse", action="store_true", help=sparse)
+    http = "50 clients of 20 messages by HTTP instead: what is published beside what is asked"
+    parser.add_argument("--http", action="store_true", help=http)
     return parser.parse_args(words)
 
 
@@ -163,6 +166,10 @@ def run(options: argparse.Namespace) -> int:
         )
     if options.sparse:
         for line in measure_sparse(latencies):
+            print(line, flush=True)
+        return 0
+    if options.http:
+        for line in measure_http(options.rounds):
             print(line, flush=True)
         return 0
     for shape in shapes:
