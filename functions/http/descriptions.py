@@ -34,7 +34,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "state": dict(entry.state) if entry.state is not None else None,
         "model": asdict(entry.model) if entry.model else None,
         "state_at": entry.state_at,
-        "change": list(entry.change) if entry.change else None,
+        "change": list(entry.change.operations) or None if entry.change else None,
         "reason": entry.reason,
         "raised_at": list(entry.raised_at) or None,
         "message": describe_message(entry.message) if entry.message else None,

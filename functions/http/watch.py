@@ -20,7 +20,7 @@ from functions.http.routes import REFUSED, HttpRoutes
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, UnknownSession
 from shared.domain.message import require_text
-from shared.domain.next_entry import state_position
+from shared.domain.next_entry import changed_position
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.operate.watch import BEFORE_ALL, Changes
@@ -120,8 +120,10 @@ async def tell_state(services: Services, request: func.HttpRequest) -> func.Http
     head = await services.journal.head(session)
     if head is None:
         raise UnknownSession(f"there is nothing of session {session!r}")
-    position = state_position(head)
-    tag = f'"{NO_STATE if position is None else position}"'
+    position = changed_position(head)
+    # An entry of an older release does not tell the whole state that it names from a change of it.
+    mark = "" if head.change is None else "+"
+    tag = f'"{NO_STATE if position is None else position}{mark}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     known = request.headers.get("If-None-Match") or ""
     if {"*", tag} & {one.strip().removeprefix("W/") for one in known.split(",")}:

@@ -22,7 +22,7 @@ from shared.domain.access import Right
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
-from shared.domain.next_entry import state_position
+from shared.domain.next_entry import changed_position
 from shared.domain.saga.plan import SagaState
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
@@ -124,7 +124,7 @@ async def find_changes(
 ) -> list[tuple[str, str, str]] | None:
     """Return what an entry changed in the state; None if what was before it is compacted away."""
     entry, earlier = entries[position], entries.get(position - 1)
-    if entry.state is None and (earlier is None or not is_changed(entry, earlier)):
+    if entry.state is None and changed_position(entry) != position:
         return []
     if earlier is None and position > 0:
         return None
@@ -133,12 +133,6 @@ async def find_changes(
     except OutcomeUnknown:
         return None
     return compare_states(dict(before.state), dict(after.state))
-
-
-def is_changed(entry: Entry, earlier: Entry) -> bool:
-    """Say whether an entry that holds no state has another one than the entry before it."""
-    before = state_position(earlier), earlier.change
-    return entry.state_at is not None and (entry.state_at, entry.change) != before
 
 
 @routes.add("page_saga", "GET operate/saga", Right.LOOK)

@@ -96,7 +96,7 @@ def started_entry(document: Mapping[str, Any]) -> Entry | None:
         # Somebody wrote it by hand: it must not keep the feed from the others.
         log.exception("an entry of session %r cannot be read", session_in(document))
         return None
-    if lacks_state(document) or entry.change:
+    if lacks_state(document) or (entry.change and entry.change.at == entry.position):
         # The record itself is read anyway, and says whether the saga has started.
         return entry
     state = entry.state.get("state") if entry.state else None

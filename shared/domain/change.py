@@ -5,22 +5,24 @@ too. It is always the difference from one whole state, and never from another di
 lost with an entry in between.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any
 
 from shared.domain.errors import NotStorable
 from shared.domain.handler import require_storable
-from shared.domain.journal import Change, Json
+from shared.domain.journal import Json
 from shared.domain.values import differing
 
 # No operation is written in fewer bytes.
 OPERATION_BYTES_MIN = 30
 
+type Operations = Sequence[Json]
 
-def find_change(base: Json, state: Json, bytes_max: int) -> Change | None:
-    """The change that makes `state` of `base`, or None where it takes more bytes than that.
+
+def find_change(base: Json, state: Json, bytes_max: int) -> Operations | None:
+    """The operations that make `state` of `base`, or None where it takes more bytes than that.
 
     None, too, where a change cannot say it: what is applied to the base has the same order of names
     and the same values, by the rule of values.py, or the state is written whole.
@@ -37,7 +39,7 @@ def find_change(base: Json, state: Json, bytes_max: int) -> Change | None:
     return None if any(differing(state, apply_change(base, change))) else change
 
 
-def apply_change(base: Json, change: Change) -> Json:
+def apply_change(base: Json, change: Operations) -> Json:
     """The state that a change makes of a base, which stays as it is; they share what is equal."""
     state = dict(base)
     copied = {id(state)}

@@ -17,8 +17,6 @@ from shared.domain.trace import Trace
 ARRIVALS = "$arrivals"
 
 type Json = Mapping[str, Any]
-# A JSON Patch (RFC 6902): what makes a state of the last one that was written whole.
-type Change = Sequence[Json]
 # By destination and target session, the next number of a session's own outputs.
 type Produced = Mapping[str, Mapping[str, int]]
 
@@ -195,6 +193,17 @@ class WholeState:
 
 
 @dataclass(frozen=True, slots=True)
+class StateChange:
+    """A JSON Patch that makes a session's state of the last whole one; the entry `at` made it so.
+
+    It has no operations while the state is that whole one.
+    """
+
+    at: int
+    operations: Sequence[Json] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One step of a session: the messages it processed, and everything that is true after it.
 
@@ -202,9 +211,9 @@ class Entry:
     `state_at` is the position of the entry that holds the state, where that is another one or the
     state was not read with this one, and None before the first state; `state` may be there as well,
     where it is known. With `state_apart` the entry's own state lies in a document beside it. Later
-    entries have a `change`, empty or not, which makes the session's state of that one. It is None
-    for any other state, and where an entry of an older release follows: there the change is that of
-    the last entry that has one. `base` is the whole state where it is known; it is not stored.
+    entries have a `change`, with operations or without. It is None for any other state, and where
+    an entry of an older release follows: there the change is that of the last entry that has one.
+    `base` is the whole state where it is known; it is not stored.
     `model` says what the state is of; entries from before it was recorded do not have it. `cursors`
     are those of the producer groups used last, in the order of use; `has_evicted` says that others
     may lie beside the journal. `produced` are the next numbers of this session's own outputs.
@@ -248,7 +257,7 @@ class Entry:
     state_bytes: int | None = field(default=None, compare=False)
     model: ModelVersion | None = None
     state_apart: bool = False
-    change: Change | None = None
+    change: StateChange | None = None
     base: WholeState | None = field(default=None, compare=False)
 
     @property

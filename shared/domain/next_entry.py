@@ -21,6 +21,7 @@ from shared.domain.journal import (
     MessageIdentity,
     ModelVersion,
     Resolution,
+    StateChange,
     Status,
     WholeState,
 )
@@ -189,8 +190,10 @@ def shorten_state(entry: Entry) -> Entry:
         bytes_max = min((entry.state_bytes or 0) // CHANGE_PART, STATE_INLINE_BYTES_MAX)
         change = find_change(base.state, state, bytes_max)
         if change is not None:
-            return replace(entry, state_at=base.position, state_apart=False, change=change)
-    return replace(entry, change=(), base=WholeState(entry.position, state, entry.model))
+            now = StateChange(entry.position, change)
+            return replace(entry, state_at=base.position, state_apart=False, change=now)
+    whole = WholeState(entry.position, state, entry.model)
+    return replace(entry, change=StateChange(entry.position), base=whole)
 
 
 def fold(first: Entry, second: Entry) -> Entry:
@@ -384,3 +387,8 @@ def state_position(head: Entry | None) -> int | None:
     if head.state is not None and head.state_at is None:
         return head.position
     return head.state_at
+
+
+def changed_position(head: Entry | None) -> int | None:
+    """Return the position of the entry that made the state after `head` what it is."""
+    return head.change.at if head and head.change else state_position(head)

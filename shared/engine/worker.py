@@ -360,7 +360,7 @@ class Worker:
             self.remember_head(head.session, None)
             raise StateCompacted(f"the state of session {head.session!r} was compacted meanwhile")
         base = WholeState(state_at, holder.state, holder.model)
-        state = apply_change(base.state, found.change) if found.change else base.state
+        state = apply_change(base.state, found.change.operations) if found.change else base.state
         base_known = base if holder.change is not None else None
         return replace(head, state=state, model=holder.model, base=base_known)
 

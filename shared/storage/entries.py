@@ -23,6 +23,7 @@ from shared.domain.journal import (
     Owner,
     RecentEntry,
     Resolution,
+    StateChange,
     Status,
 )
 from shared.domain.message import OWN_SOURCE, OWNER_LEVEL_MAX, Message, Number, derive_id
@@ -141,7 +142,7 @@ def encode_entry(entry: Entry) -> Document:
         "owner": {"region": entry.attempt.owner.region, "instance": entry.attempt.owner.instance},
     }
     if entry.change is not None:
-        document["change"] = list(entry.change)
+        document["change"] = asdict(entry.change)
     if not entry.state_apart and entry.state_at is not None:
         document["state_at"] = entry.state_at
     else:
@@ -211,7 +212,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
     """An entry. Where its own state lies beside it and was not read, `state_at` is its position."""
     halt, resolution = document.get("halt"), document.get("resolution")
     message, lease, closed = document.get("message"), document.get("lease"), document.get("closed")
-    model = document.get("model")
+    model, change = document.get("model"), document.get("change")
     return Entry(
         session=document["session"],
         position=int(document["id"]),
@@ -240,7 +241,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         alert=document.get("alert"),
         closed=Resolution(**closed) if closed else None,
         model=ModelVersion(*model) if model else None,
-        change=tuple(document["change"]) if "change" in document else None,
+        change=StateChange(change["at"], tuple(change["operations"])) if change else None,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
-from shared.domain.journal import Cursor, Entry, EvictedCursor, Repetition, Resolution
+from shared.domain.journal import Cursor, Entry, EvictedCursor, Repetition, Resolution, StateChange
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -103,9 +103,9 @@ async def fill(journal: Journal) -> None:
     opened = next_entry.open_entry(EntryInput(apart, message(1, session="large"), attempt_of("a")))
     large = next_entry.complete(opened, HandlerResult({"n": 1}, (), {}, {}), NO_OUTBOX)
     await journal.append(apart)
-    large = replace(large, state_apart=True, change=())
+    large = replace(large, state_apart=True, change=StateChange(1))
     await journal.append(large)
-    change = ({"op": "replace", "path": "/n", "value": None},)
+    change = StateChange(2, ({"op": "replace", "path": "/n", "value": None},))
     await journal.append(replace(step(large, "large"), state_at=1, change=change))
     await journal.append(next_entry.take_over_claim(claim("other"), attempt_of("b")))
 

@@ -24,6 +24,7 @@ from shared.domain.journal import (
     ModelVersion,
     Owner,
     Resolution,
+    StateChange,
     Status,
 )
 from shared.domain.message import Message, Number
@@ -85,7 +86,9 @@ WHOLE = Entry(
 )
 ENTRIES = (
     WHOLE,
-    replace(WHOLE, state=None, state_at=1, change=({"op": "remove", "path": "/a"},)),
+    replace(
+        WHOLE, state=None, state_at=1, change=StateChange(3, ({"op": "remove", "path": "/a"},))
+    ),
     replace(WHOLE, outbox=INLINE.kept_at(Staged("a", 2))),
     replace(WHOLE, outbox=INLINE.kept_at(Rerun("d"))),
 )

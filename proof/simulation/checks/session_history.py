@@ -7,7 +7,7 @@ from proof.simulation.world.host import QUEUES
 from proof.simulation.world.recorder import Identity, RecordingStore, Violation
 from shared.domain.change import apply_change
 from shared.domain.handler import HandlerInput, HandlerResult, Handlers, Kind
-from shared.domain.journal import ARRIVALS, Change, Entry, Json, MessageIdentity, Status
+from shared.domain.journal import ARRIVALS, Entry, Json, MessageIdentity, StateChange, Status
 from shared.domain.message import Message
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import DestinationBatch, Rerun, Staged
@@ -36,7 +36,7 @@ class SessionHistory:
     before: HandlerInput = field(default_factory=HandlerInput)
     state_at: int | None = None
     whole: Json = field(default_factory=dict)
-    change: Change | None = None
+    change: StateChange | None = None
     outputs: list[QueuedOutput] = field(default_factory=list)
     ends: list[tuple[MessageIdentity, Entry]] = field(default_factory=list)
 
@@ -48,7 +48,8 @@ class SessionHistory:
                 # An earlier entry holds a large state, and this one at most what changed of it.
                 if entry.state_at != self.state_at:
                     yield Violation("P5", f"{self.session}/{position}: its state is elsewhere")
-                state = apply_change(self.whole, entry.change or ())
+                operations = entry.change.operations if entry.change else ()
+                state = apply_change(self.whole, operations)
                 entry = replace(entry, state=state, model=self.before.model)
             self.ends += [(identity, entry) for identity in entry.identities]
             where = f"{self.session}/{position}"

@@ -212,7 +212,7 @@ def state_of(journal: MemoryJournal, session: str) -> Json:
     holder = journal.entry_at(session, position) if position is not None else None
     if head is None or holder is None:
         return {}
-    return apply_change(holder.state or {}, head.change or ())
+    return apply_change(holder.state or {}, head.change.operations if head.change else ())
 
 
 def is_next_worker(before: Document, after: Document) -> bool:

@@ -312,7 +312,7 @@ async def test_when_a_large_record_changed_a_little_the_feed_notices(
 
     await saga_instances.begin_instances(services, book, west.hub, [last])
 
-    assert last["change"]
+    assert last["change"]["operations"]
     assert list(west.hub.instances) == [INSTANCE]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain import next_entry
-from shared.domain.journal import Cursor, Entry
+from shared.domain.journal import Cursor, Entry, StateChange
 from shared.domain.message import Number
 from shared.domain.outbox import Delivered, PendingOutbox, address
 from shared.domain.producer import BoundNumber, Ledger
@@ -35,8 +35,8 @@ async def test_a_session_never_begun_has_no_head(journal: Journal, session: str)
 async def test_a_whole_state_and_a_change_of_it_come_back_as_they_were(
     journal: Journal, session: str
 ) -> None:
-    whole = replace(step(None, session), state_apart=True, change=())
-    change = ({"op": "replace", "path": "/note", "value": None},)
+    whole = replace(step(None, session), state_apart=True, change=StateChange(0))
+    change = StateChange(1, ({"op": "replace", "path": "/note", "value": None},))
     after = replace(step(whole, session), state_at=0, change=change)
 
     assert await journal.append(whole) is WriteResult.CREATED
