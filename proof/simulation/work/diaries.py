@@ -188,12 +188,15 @@ class Histories:
             yield from self.places(session)
 
     def places(self, session: str) -> Iterator[Violation]:
-        """Check that what was answered at a later position, or of a later version, has more."""
+        """Check that what was answered at a later position, or of a later version, has no less.
+
+        Answers that share an entry are of one position, and each has what those before it have.
+        """
         for name in ("position", "version"):
             placed = sorted(
                 (getattr(reply, name), lines) for reply, lines in self.answered[session]
             )
             for (before, fewer), (after, more) in pairwise(placed):
-                if more[: len(fewer)] != fewer or (before == after and more != fewer):
+                if more[: len(fewer)] != fewer:
                     what = f"{session}: {name} {before} was {fewer}, and {after} was {more}"
                     yield Violation(PROMISE, what)
