@@ -86,7 +86,8 @@ class Asker:
         if message.draft.reply_to is not None:
             raise InvalidMessage("who asks is answered: a message that is asked has no reply_to")
         last: LockstepError = OutcomeUnknown("nobody was asked")
-        is_sure = True
+        is_sure, loop = True, asyncio.get_running_loop()
+        end_at = loop.time() + self.timeout_seconds
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 while True:
@@ -100,7 +101,10 @@ class Asker:
                         except OutcomeUnknown as error:
                             last = error
                     hint = last.retry_after_seconds if isinstance(last, Unavailable) else None
-                    await asyncio.sleep(max(PAUSE_SECONDS, hint or 0.0))
+                    pause = max(PAUSE_SECONDS, hint or 0.0)
+                    if loop.time() + pause >= end_at:
+                        raise TimeoutError
+                    await asyncio.sleep(pause)
         except TimeoutError:
             # What was refused before it was asked of anybody did not happen.
             kind = Unavailable if is_sure else OutcomeUnknown
