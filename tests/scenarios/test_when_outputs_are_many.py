@@ -56,7 +56,8 @@ class LinkedWorld(World):
 
     def __init__(self, **link_bytes: float) -> None:
         self.link_bytes = dict.fromkeys(REGIONS, LINK_BYTES) | link_bytes
-        policy = replace(POLICY, acknowledge_seconds=0.5)
+        # Handlers are timed by the machine's clock, and a busy machine takes long for many outputs.
+        policy = replace(POLICY, acknowledge_seconds=0.5, handler_seconds=600, lease_seconds=1200)
         super().__init__(
             LoopClock(), policy=policy, handlers=Handlers.joined([business, letter_handlers])
         )
