@@ -264,3 +264,19 @@ async def test_new_messages_go_on_in_the_region_that_is_back(world: World) -> No
     assert world.outputs("east") == world.outputs("west")
     sequences = [m.number.sequence for m in world.bus.messages("east", "out") if m.number]
     assert all(before < after for before, after in pairwise(sequences))
+
+
+async def test_when_the_own_region_is_lost_next_the_session_goes_on_by_the_one_that_missed_much(
+    world: World,
+) -> None:
+    """The other region's own sweep is dead, so nobody else brings it what it missed."""
+    with world.without("west"):
+        await take(world.east, *SIXTY[:50])
+
+    with world.without("east"):
+        outcomes = await take(world.worker("east"), *SIXTY[50:])
+
+    assert all(isinstance(one, Processed) for one in outcomes)
+    came = world.bus.messages("west", "out")
+    assert [one.number.sequence for one in came if one.number] == [*range(60)]
+    assert came[:50] == world.bus.messages("east", "out")

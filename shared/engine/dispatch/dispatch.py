@@ -152,7 +152,10 @@ class Dispatcher:
         while reachable:
             if left is not None:
                 await self.acknowledgements.record_session(head.session)
-            late = await self.deliver_earlier(head, reachable)
+            own = self.worker.owner.region
+            # With its own region out of reach, the session goes on by what another one takes.
+            waited = own if own in reachable or own not in lagging else reachable[0]
+            late = await self.deliver_earlier(head, reachable, waited)
             lagging = tuple(r for r in lagging if r not in reachable or r in late)
             is_over = self.worker.clock.now() >= until
             if set(lagging) != set(self.delivery.regions) or is_over:
@@ -169,12 +172,14 @@ class Dispatcher:
         self.worker.remember_head(head.session, after)
         return lagging
 
-    async def deliver_earlier(self, head: Entry, regions: Sequence[str]) -> tuple[str, ...]:
+    async def deliver_earlier(
+        self, head: Entry, regions: Sequence[str], own: str
+    ) -> tuple[str, ...]:
         """Deliver outboxes up to the head's to regions within reach; the answer is who still lags.
 
-        Only the worker's own region is waited for, and gets many; another gets only a few.
+        Only the worker's `own` region is waited for, and gets many, or what stands in for it while
+        it is out of reach; another gets only a few.
         """
-        own = self.worker.owner.region
         limit = CATCH_UP_MAX if own in regions else OTHERS_MAX + 1
         pending = await self.journal.pending(head.session, regions, limit=limit)
         # Only entries have a place in the journal's order. A producer's copies carry numbers of
