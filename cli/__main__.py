@@ -7,7 +7,7 @@ from typing import Annotated, Never
 import typer
 
 from cli.client import AppClient
-from cli.decide import VERBS, build_verb, edit, erase_data, redirect, replace_state
+from cli.decide import VERBS, build_verb, edit, end_session, erase_data, redirect, replace_state
 from cli.display import tell
 from cli.doctor import doctor
 from cli.errors import dismiss_report, print_errors, repeat_delivery
@@ -153,6 +153,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "redirect": redirect,
         "set-state": replace_state,
         "erase": erase_data,
+        "end": end_session,
     },
 }
 for panel, commands in COMMANDS.items():

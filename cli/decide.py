@@ -251,6 +251,19 @@ def erase_data(
     carry_out_decisions(client_of(context), targets, why=why, who=who, yes=yes, as_json=as_json)
 
 
+def end_session(
+    context: typer.Context,
+    session: SessionName,
+    why: Why,
+    who: Who = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """End a session: whatever new comes for it is refused by name, and nothing is left in time."""
+    targets = [ChosenStandstill(session, "the session ends", {"action": "end"})]
+    carry_out_decisions(client_of(context), targets, why=why, who=who, yes=yes, as_json=as_json)
+
+
 def replace_state(
     context: typer.Context,
     session: SessionName,

@@ -78,7 +78,9 @@ def print_sessions(
     rows = [
         (
             *(row["session"], row.get("position"), row.get("status"), row.get("region")),
-            f"halted by {row['halted_by']}" if "halted_by" in row else None,
+            "ended"
+            if row.get("ended")
+            else (f"halted by {row['halted_by']}" if "halted_by" in row else None),
             ", ".join(f"{count} of {group}" for group, count in row.get("parked", {}).items()),
         )
         for row in listed

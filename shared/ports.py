@@ -46,12 +46,13 @@ class Carried:
     `left` are the regions that the predecessor's outbox still waits for, where that is to be
     recorded: doing so here costs no write of its own. `marker_seconds` is how long the markers of
     its messages are kept. `evicted` are the cursors of producer groups that the predecessor named
-    and the entry does not.
+    and the entry does not. `version` is that of the predecessor, where it must not have changed.
     """
 
     left: tuple[str, ...] | None = None
     marker_seconds: int = MARKER_SECONDS
     evicted: Mapping[str, EvictedCursor] = field(default_factory=dict)
+    version: str | None = None
 
 
 NOTHING_CARRIED = Carried()
@@ -121,7 +122,8 @@ class DeadLetter:
     """A delivery that the broker gave up on: everything it carries, and why.
 
     A body that is no binary data, but a value or a sequence of AMQP, is text in UTF-8, or JSON;
-    `reason` then says so, and it `is_unbound`: no host can give it to a function.
+    `reason` then says so, and it `is_unbound`: no host can give it to a function. `enqueued_at` is
+    when the queue took it.
     """
 
     session: str | None
@@ -129,7 +131,6 @@ class DeadLetter:
     body: bytes
     reason: str
     is_unbound: bool = False
-    # When the broker got it.
     enqueued_at: datetime | None = None
 
 

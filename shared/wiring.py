@@ -165,6 +165,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     external_ledgers = build(
         ledgers.journal, ledgers.delivery, ledgers.clock, owner, handlers, producer, policy
     )
+    services.compactor.ledgers = ledgers.journal
     return replace(services, external_ledgers=external_ledgers)
 
 

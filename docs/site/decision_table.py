@@ -41,10 +41,10 @@ IMPOSSIBLE = (
         "An empty session has no cursor: every group begins at 0, and nobody is fenced.",
     ),
     Impossible(
-        frozenset({SessionState.OPEN}),
+        frozenset({SessionState.OPEN, SessionState.ENDED}),
         frozenset(HeadContent),
         frozenset({NumberPlace.FAULT}),
-        "An open session has no fault that stops it.",
+        "An open or ended session has no fault that stops it.",
     ),
 )
 

@@ -39,6 +39,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "raised_at": list(entry.raised_at) or None,
         "message": describe_message(entry.message) if entry.message else None,
         "halted_by": entry.halt.at if entry.halt else None,
+        "ended": entry.is_ended or None,
         "resolution": describe_resolution(entry.resolution) if entry.resolution else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
         "alert": entry.alert,
@@ -81,6 +82,7 @@ def summarise_head(head: Entry) -> dict[str, Any]:
             "status": head.status.value,
             "region": head.attempt.owner.region,
             "halted_by": head.halt.at if head.halt else None,
+            "ended": head.is_ended or None,
             "parked": dict(head.parked) or None,
         }
     )

@@ -30,6 +30,7 @@ STATUSES: Mapping[type[LockstepError], int] = {
     errors.NotBlocked: 409,
     errors.NotMissing: 409,
     errors.NotOpen: 409,
+    errors.SessionEnded: 409,
     errors.NotRepeatable: 409,
     errors.UnreadableState: 409,
     errors.ProducerDisconnected: 409,

@@ -65,13 +65,18 @@ class Halted:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """The session has ended: it takes nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fenced:
     """A producer with a higher owner level has taken over."""
 
     level: int
 
 
-type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Fenced
+type Decision = Proceed | Duplicate | Conflict | Gap | Busy | Halted | Ended | Fenced
 
 
 class SessionState(StrEnum):
@@ -79,6 +84,7 @@ class SessionState(StrEnum):
     OPEN = "open"  # the newest entry has ended, and nothing stops the session
     CLAIMED = "claimed"  # the newest entry is a claim
     HALTED = "halted"  # a fault stops the session
+    ENDED = "ended"  # it takes nothing new any more
 
 
 class HeadContent(StrEnum):
@@ -120,6 +126,7 @@ class Rule:
 
 
 CLAIMED, HALTED = SessionState.CLAIMED, SessionState.HALTED
+ENDED = SessionState.ENDED
 SAME, OTHER = HeadContent.SAME, HeadContent.OTHER
 
 # The first rule that fits decides. A cursor only grows, so Duplicate, Conflict and Fenced stay true
@@ -134,6 +141,7 @@ RULES: tuple[Rule, ...] = (
     Rule(Fenced, "A producer of a higher owner level has taken over.", place=NumberPlace.FENCED),
     Rule(Duplicate, "It is the message that faulted.", session=HALTED, place=NumberPlace.FAULT),
     Rule(Halted, "A fault stops the session.", session=HALTED),
+    Rule(Ended, "The session has ended.", session=ENDED, place=NumberPlace.NEXT),
     Rule(Proceed, "Nothing has to come before it.", place=NumberPlace.NEXT),
     Rule(Gap, "An earlier message of its group is missing.", place=NumberPlace.AHEAD),
 )
@@ -147,6 +155,8 @@ def decide(head: Entry | None, message: Message, *, from_parked: bool = False) -
     rule = rule_for(situation_of(head, message, from_parked=from_parked))
     if rule.decision is Proceed:
         return Proceed()
+    if rule.decision is Ended:
+        return Ended()
     cursor = cursor_of(head, message.number.group if message.number else ARRIVALS)
     is_same = rule.newest is SAME
     decision: Decision | None = None
@@ -188,6 +198,8 @@ def situation_of(head: Entry | None, message: Message, *, from_parked: bool) -> 
         session = SessionState.EMPTY
     elif head.status is Status.WORKING:
         session = CLAIMED
+    elif head.is_ended:
+        session = ENDED
     else:
         session = SessionState.OPEN if halt is None else HALTED
     newest = HeadContent.NOTHING

@@ -16,6 +16,7 @@ LockstepError
 |  |- NotBlocked
 |  |- NotMissing
 |  |- NotOpen
+|  |- SessionEnded
 |  |- NotRepeatable
 |  |- InvalidState
 |  |- UnreadableState
@@ -136,6 +137,10 @@ class NotMissing(CallerError):
 
 class NotOpen(CallerError):
     """The entry asks for nobody, or somebody has closed it."""
+
+
+class SessionEnded(CallerError):
+    """The session has ended, and takes nothing new until nothing is left of it."""
 
 
 class NotRepeatable(CallerError):

@@ -144,7 +144,8 @@ class Handled[S: BaseModel]:
 
     `cancels` names reminders that are not wanted any more; one that the same result sets stays.
     `answer` is kept in the entry, for whoever asked. `alert` says why a person has to look at this:
-    it is listed until somebody closes it.
+    it is listed until somebody closes it. With `ends` the session has ended: its outputs still go
+    out, its reminders are cancelled, and whatever comes after it is refused by name.
     """
 
     state: S
@@ -152,6 +153,7 @@ class Handled[S: BaseModel]:
     answer: BaseModel | None = None
     alert: str | None = None
     cancels: tuple[str, ...] = ()
+    ends: bool = False
 
 
 class Kind(StrEnum):
@@ -247,7 +249,8 @@ class HandlerResult:
     """The result of running a handler, ready for the journal.
 
     `replied_to` is the queue that its sender asked an answer to, where the handler gave one.
-    `is_state_kept` says that the state is what it was before; `base` is that of the input.
+    `is_state_kept` says that the state is what it was before; `base` is that of the input. `ends`
+    says that the session ends, and `silence` after how many quiet seconds it does.
     """
 
     state: Mapping[str, Any]
@@ -262,6 +265,8 @@ class HandlerResult:
     reminders: Mapping[str, str] = field(default_factory=dict)
     is_state_kept: bool = False
     base: WholeState | None = field(default=None, compare=False)
+    ends: bool = False
+    silence: int | None = None
 
 
 def keep_captured(name: str, value: Any) -> Any:
@@ -332,7 +337,9 @@ class Handler:
     its messages, and how long they are left to their own worker. Where these are None, the settings
     say it. `id_from` is for senders that can set no id: the field of the body's JSON that is the
     message's id, or a function of the JSON that gives it. `is_ours` says that its code is not the
-    application's but Lockstep's own, which ends no worker. Raises ValueError for what cannot work.
+    application's but Lockstep's own, which ends no worker. A session that had a message of the
+    type ends by itself once nothing has come for it for as long as `ends_after`. Raises ValueError
+    for what cannot work.
     """
 
     message_type: str
@@ -348,6 +355,7 @@ class Handler:
     dispatch: Dispatch = Dispatch.IMMEDIATE
     lag: timedelta | None = None
     id_from: IdFrom | None = None
+    ends_after: timedelta | None = None
     is_ours: bool = False
 
     def __post_init__(self) -> None:
@@ -355,6 +363,8 @@ class Handler:
         require_time(f"handler of {self.message_type!r}: the lag", self.lag)
         if self.attempts < 1:
             raise ValueError(f"handler of {self.message_type!r}: attempts must be 1 or more")
+        if self.ends_after is not None and self.ends_after < timedelta(seconds=1):
+            raise ValueError(f"handler of {self.message_type!r}: ends_after must be 1 s or more")
         if self.message_type.startswith(OWN_TYPE_PREFIX):
             raise ValueError(f"type {self.message_type!r} is reserved: {OWN_TYPE_PREFIX}* is ours")
         if "" in self.sessions:
@@ -416,6 +426,7 @@ class Handlers:
         dispatch: Dispatch = Dispatch.IMMEDIATE,
         lag: timedelta | None = None,
         id_from: IdFrom | None = None,
+        ends_after: timedelta | None = None,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type.
 
@@ -423,8 +434,9 @@ class Handlers:
         A message of it for another session is refused by name, and so is one of a type without
         patterns for a session of these, unless it has the same state model or none. With `answer`
         the handler answers with this model, or not at all, and the API says so. `delay`,
-        `dispatch`, `lag` and `id_from` are those of Handler. Raises ValueError for a second handler
-        of the type, and for what can never work: a function of other parameters, one that is async
+        `dispatch`, `lag` and `id_from` are those of Handler. With `ends_after` sessions that had a
+        message of the type end after so long a silence. Raises ValueError for a second handler of
+        the type, and for what can never work: a function of other parameters, one that is async
         and pure, or a state model without defaults.
         """
         fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
@@ -441,6 +453,7 @@ class Handlers:
                 Dispatch(dispatch),
                 lag,
                 id_from,
+                ends_after,
             )
             self.add(Handler(message_type, declared, body, handle, *own))
             return handle

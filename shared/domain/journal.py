@@ -227,6 +227,10 @@ class Entry:
     is a claim. `answer` is what the handler answered to whoever asked. `alert` is why
     the handler asked for a person, and `closed` who took note of what the entry asked for.
     `state_bytes` is about the size of the state as JSON, where it is known; it is not stored.
+    `is_ended` says that the session takes nothing new from this entry on. `silence` is after how
+    many seconds without another entry the session ends by itself. `quiet` is for how many it was
+    looked after since it was made, or since the ledgers of an ended session give no number any
+    more; only compaction writes it.
     """
 
     session: str
@@ -259,6 +263,9 @@ class Entry:
     state_apart: bool = False
     change: StateChange | None = None
     base: WholeState | None = field(default=None, compare=False)
+    is_ended: bool = False
+    silence: int | None = None
+    quiet: float | None = None
 
     @property
     def is_open(self) -> bool:

@@ -102,6 +102,8 @@ def open_entry(made_from: EntryInput) -> Entry:
         message=message,
         reason=made_from.note,
         resolution=made_from.resolution,
+        is_ended=head is not None and head.is_ended,
+        silence=head.silence if head else None,
     )
 
 
@@ -174,6 +176,8 @@ def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:
         answer=result.answer,
         alert=result.alert,
         state_bytes=result.state_bytes,
+        is_ended=result.ends,
+        silence=result.silence or entry.silence,
         message=entry.message if is_rerun else None,
         lease=None,
     )
@@ -288,7 +292,7 @@ def set_state(
     model: ModelVersion | None,
     attempt: Attempt,
     lagging: tuple[str, ...],
-    resolution: Resolution,
+    resolution: Resolution | None,
 ) -> Entry:
     """A person gave the session another state. What halts it, and what waits for it, stays."""
     return Entry(
@@ -308,15 +312,32 @@ def set_state(
         resolution=resolution,
         reminders=head.reminders,
         model=model,
+        is_ended=head.is_ended,
+        silence=head.silence,
     )
 
 
-def erase(head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: Resolution) -> Entry:
+def erase(
+    head: Entry, attempt: Attempt, lagging: tuple[str, ...], resolution: Resolution | None
+) -> Entry:
     """A person had the session's state erased: no entry from here on says where an older one is.
 
     Reminders that wait are cancelled: there is nothing left that they could remind of.
     """
     return replace(set_state(head, None, None, attempt, lagging, resolution), reminders={})
+
+
+def end(
+    head: Entry,
+    attempt: Attempt,
+    lagging: tuple[str, ...],
+    reason: str | None = None,
+    resolution: Resolution | None = None,
+) -> Entry:
+    """The session ends without a message of its own; its state is as it was, its reminders go."""
+    erased = erase(head, attempt, lagging, resolution)
+    kept = replace(erased, state_at=state_position(head), change=head.change)
+    return replace(kept, reason=reason, is_ended=True)
 
 
 def park(made_from: EntryInput) -> Entry:

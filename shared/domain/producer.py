@@ -15,6 +15,7 @@ from shared.domain.errors import (
     InvalidOptions,
     NumbersExhausted,
     ProducerDisconnected,
+    SessionEnded,
 )
 from shared.domain.message import (
     HERE_PREFIX,
@@ -116,7 +117,8 @@ NO_KEYS = KeptKeys()
 class Ledger:
     """The numbers that a producer group has given in one session.
 
-    `next` is the next free number, `began` the first one of the newest operation.
+    `next` is the next free number, `began` the first one of the newest operation. `is_ended` says
+    that the session has ended, so that no further number is given.
     """
 
     group: str
@@ -124,6 +126,7 @@ class Ledger:
     next: int = 0
     began: int = 0
     remembered: tuple[BoundNumber, ...] = ()
+    is_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,8 @@ def number_drafts(
 
     Raises ProducerDisconnected for an owner level below the ledger's, InvalidClientState when the
     caller's starting number contradicts the ledger, ContentConflict for an id with new content,
-    NumbersExhausted at the end of the group's numbers, InvalidMessage for what is no message. With
+    NumbersExhausted at the end of the group's numbers, InvalidMessage for what is no message, and
+    SessionEnded for what is new in a session that has ended. With
     `keep_seconds` the ids are kept for so long, each in a document of its own.
     """
     ledger = take_over_ledger(ledger, options)
@@ -177,6 +181,8 @@ def number_drafts(
     newest = bounds[-max(limit, len(fresh)) :]
     remembered = tuple(bound for bound in newest if bound.sequence is not None)
     kept = KeptKeys(bounds[len(bounds) - len(fresh) :], keep_seconds) if keep_seconds else NO_KEYS
+    if fresh and ledger.is_ended:
+        raise SessionEnded(f"session {session!r} has ended: send what is new to another one")
     if fresh:
         after = ledger.next + len(fresh)
         ledger = replace(ledger, began=ledger.next, next=after, remembered=remembered)

@@ -9,11 +9,12 @@ import asyncio
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 from shared.domain import next_entry
 from shared.domain.change import apply_change
@@ -80,8 +81,9 @@ class Policy:
     acknowledgement may wait for the session's next entry, `standstill_seconds` how long outputs and
     parked messages may wait before people are told, `lease_seconds` how long a claim outlives its
     owner, `window_seconds` how long copies of an un-numbered message are recognised,
-    `retention_seconds` how old an entry is before it may be compacted, and `handler_seconds` how
-    long one run of a handler may take.
+    `retention_seconds` how old an entry is before it may be compacted, `handler_seconds` how long
+    one run of a handler may take, and `copies_seconds` how long a queue may keep a copy of a
+    message, so that a session which has ended is there for as long.
     `reply_queues` are the queues that senders may ask answers to, and `input_topics` those topics
     of which a subscription forwards to the app's own queue.
     """
@@ -94,6 +96,7 @@ class Policy:
     window_seconds: float = 7 * 24 * 3600.0
     retention_seconds: float = 7 * 24 * 3600.0
     handler_seconds: float = 60.0
+    copies_seconds: float = 14 * 24 * 3600.0
     reply_queues: frozenset[str] = frozenset()
     input_topics: tuple[str, ...] = ()
 
@@ -193,12 +196,17 @@ class Worker:
     def __post_init__(self) -> None:
         self.heads: OrderedDict[str, RememberedHead] = OrderedDict()
         self.head_bytes = 0
+        self.memories: list[MutableMapping[Any, Any]] = [self.heads]
         # The acknowledgements that are not in the journal yet (acknowledge.py), by session.
         self.unrecorded: dict[str, Unrecorded] = {}
         self.marker_seconds = marker_seconds(self.policy.window_seconds)
         # Sessions whose draining was broken off because its time was up.
         self.undrained: Recent[str, None] = Recent(UNDRAINED_MAX)
         self.attempts = count(1)
+        # Nothing is remembered for as long as an ended session is kept: another one of its name,
+        # whose numbers begin anew, must not be taken for it.
+        self.remember_seconds = self.policy.copies_seconds / 2
+        self.forget_at = self.clock.now() + self.remember_seconds
         self.failure_log = FailureLog(self.clock)
 
     def new_attempt(self) -> Attempt:
@@ -234,13 +242,22 @@ class Worker:
             _, oldest = self.heads.popitem(last=False)
             self.head_bytes -= oldest.size
 
+    def forget(self) -> None:
+        """Forget what is remembered of any session."""
+        for memory in self.memories:
+            memory.clear()
+        self.head_bytes = 0
+        self.forget_at = self.clock.now() + self.remember_seconds
+
     async def read_head(self, session: str, *, newest: bool = True) -> Entry | None:
         """The stored head, remembered from now on. Raises Unavailable."""
         head = await self.journal.head(session, newest=newest)
         self.remember_head(session, head)
         return head
 
-    async def commit(self, head: Entry | None, entry: Entry) -> WriteResult:
+    async def commit(  # noqa: C901 - flat: what comes of one write
+        self, head: Entry | None, entry: Entry
+    ) -> WriteResult:
         """Create the entry after this head; anything but CREATED says why it could not be.
 
         Of all creates at one position at most one succeeds, in any region. That one answer is
@@ -254,7 +271,11 @@ class Worker:
         has_outbox = head is not None and head.outbox is not NO_OUTBOX
         left = self.unrecorded_regions(head) if head and has_outbox else None
         evicted = await self.evict_cursors(head, entry) if head and entry.has_evicted else {}
-        carried = Carried(left, self.marker_seconds, evicted)
+        # Only in the place of an ended session another one may be, or its removal be under way.
+        version: str | None = None
+        if head is not None and head.is_ended and not (version := await self.version_of(head)):
+            return WriteResult.ORPHANED
+        carried = Carried(left, self.marker_seconds, evicted, version)
         waits, began = self.policy.waits, self.clock.now()
         for tried in range(waits.unknown_tries):
             result: WriteResult | None = None
@@ -283,6 +304,11 @@ class Worker:
                 return result
             await self.clock.sleep(waits.poll_seconds * tried)
         raise OutcomeUnknown(f"no answer for entry {entry.position} of session {entry.session!r}")
+
+    async def version_of(self, head: Entry) -> str | None:
+        """The version of the very entry that a head is; None where it is not stored any more."""
+        stored = await self.journal.stored_entry(head.session, head.position)
+        return stored.version if stored and stored.entry.attempt == head.attempt else None
 
     async def evict_cursors(self, head: Entry, entry: Entry) -> dict[str, EvictedCursor]:
         """The cursors that the batch moves beside the journal, by group. Raises Unavailable."""

@@ -165,7 +165,10 @@ def encode_entry(entry: Entry) -> Document:
         "faulted": bool(entry.alert) or (halt and halt.at == entry.position),
         "claimed": entry.status is Status.WORKING,
         "milestone": entry.position in EARLY_MILESTONES
-        or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0),
+        or (entry.position > 0 and entry.position % MILESTONE_EVERY == 0)
+        # A session that ended, or that may by itself, is found however short it was.
+        or entry.is_ended
+        or (entry.position == 0 and entry.silence is not None),
         "reason": entry.reason,
         "raised_at": list(entry.raised_at),
         "captured": dict(entry.captured),
@@ -175,6 +178,8 @@ def encode_entry(entry: Entry) -> Document:
         "halt": halt and {"at": halt.at, **asdict(halt.number)},
         "resolution": entry.resolution and asdict(entry.resolution),
         "answer": dict(entry.answer or {}),
+        "ended": entry.is_ended,
+        "silence": entry.silence,
     }
     document |= {name: value for name, value in exceptional.items() if value}
     if entry.lease is not None:
@@ -242,6 +247,9 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         closed=Resolution(**closed) if closed else None,
         model=ModelVersion(*model) if model else None,
         change=StateChange(change["at"], tuple(change["operations"])) if change else None,
+        is_ended=document.get("ended", False),
+        silence=document.get("silence"),
+        quiet=document.get("quiet"),
     )
 
 
@@ -272,8 +280,16 @@ def decode_identities(document: Mapping[str, Any]) -> tuple[MessageIdentity, ...
 def processed_by_position(
     documents: Iterable[Mapping[str, Any]],
 ) -> dict[int, tuple[MessageIdentity, ...]]:
-    """Return the messages that stored entries processed, by position; claims have done nothing."""
-    return {int(d["id"]): decode_identities(d) for d in documents if not d.get("claimed")}
+    """Return the messages that stored entries processed, by position; claims have done nothing.
+
+    What is left of a quiet session is passed over: who remembered it would still know its numbers
+    when they are used again in a session of the same name.
+    """
+    return {
+        int(d["id"]): decode_identities(d)
+        for d in documents
+        if not d.get("claimed") and d.get("quiet") is None
+    }
 
 
 def encode_identity(identity: MessageIdentity) -> Document:
@@ -300,7 +316,9 @@ def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
     )
 
 
-def append_operations(entry: Entry, document: Document, carried: Carried) -> list[Operation]:
+def append_operations(  # noqa: C901 - flat: the parts of a batch, in their order
+    entry: Entry, document: Document, carried: Carried
+) -> list[Operation]:
     """The batch that appends an entry, of which the document is given.
 
     The first entry of a session creates its genesis, which is never removed, so nobody can begin a
@@ -314,7 +332,14 @@ def append_operations(entry: Entry, document: Document, carried: Carried) -> lis
     elif carried.left is not None:
         # This proves that the predecessor exists, too: a patch needs its document.
         before = position_id(entry.position - 1)
-        operations.append(patch_pending(before, carried.left, WriteResult.ORPHANED))
+        operations.append(
+            patch_pending(before, carried.left, WriteResult.ORPHANED, carried.version)
+        )
+    elif carried.version is not None:
+        # Compaction removes ended sessions whole. Where another one has begun in the place of this
+        # one, or is removed just now, its entry at this position is of another version.
+        before, ended = position_id(entry.position - 1), {"/ended": True}
+        operations.append(PatchDocument(before, ended, WriteResult.ORPHANED, carried.version))
     else:
         predecessor = position_id(entry.position - 1)
         operations.append(ReadDocument(predecessor, WriteResult.ORPHANED))

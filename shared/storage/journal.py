@@ -51,6 +51,7 @@ from shared.ports import (
 )
 from shared.storage import queries
 from shared.storage.documents import (
+    VERSION_FIELD,
     blocked_key,
     decode_outbox,
     decode_parked,
@@ -73,6 +74,7 @@ from shared.storage.documents import (
     written_at,
 )
 from shared.storage.entries import (
+    GENESIS_ID,
     append_operations,
     cursor_id,
     decode_cursor,
@@ -91,7 +93,7 @@ from shared.storage.entries import (
     with_state,
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
-from shared.storage.limits import STAGED_DOCUMENTS_MAX
+from shared.storage.limits import BATCH_OPERATIONS_MAX, STAGED_DOCUMENTS_MAX
 
 # Where the list of regions is. A session may well have this name: no other document has this id.
 REGIONS_SESSION, REGIONS_ID = "$regions", "regions"
@@ -360,6 +362,48 @@ class Journal:
         result, stored = await self.container.write(session, operations)
         return stored if result is WriteResult.CREATED else None
 
+    async def end_ledger(self, session: str, group: str) -> None:
+        """Let a group's ledger, where there is one, give no further number: one patch."""
+        ended = PatchDocument(ledger_id(group), {"/ended": True}, WriteResult.ORPHANED)
+        await self.container.write(session, [ended])
+
+    async def end_all_ledgers(
+        self, session: str, *, are_apart: bool = False
+    ) -> Mapping[str, int] | None:
+        """Let no ledger of a session give a further number; by group, the next one of each.
+
+        None while copies are pending or messages are parked, or where somebody was faster: ask
+        again. Where they `are_apart` from the journal they are marked, so that compaction finds
+        them should a crash leave them behind. A query, and a batch where one was not ended yet.
+        """
+        found = await self.container.find(queries.partition_query(session))
+        if any(document["kind"] in ("pending", "parked") for document in found):
+            return None
+        ledgers = [document for document in found if document["kind"] == "ledger"]
+        going_on = [document for document in ledgers if not document.get("ended")]
+        ended = {"/ended": True} | ({"/milestone": True} if are_apart else {})
+        taken = WriteResult.TAKEN
+        operations = [
+            PatchDocument(document["id"], ended, taken, version_of(document))
+            for document in going_on[:BATCH_OPERATIONS_MAX]
+        ]
+        if operations:
+            result, _ = await self.container.write(session, operations)
+            if result is not WriteResult.CREATED or len(operations) == BATCH_OPERATIONS_MAX:
+                return None
+        return {document["group"]: document["next"] for document in ledgers}
+
+    async def remove_ledgers(self, session: str) -> bool:
+        """Remove the ended ledgers of a session, with the keys beside them: a query and a batch.
+
+        False where they were written meanwhile.
+        """
+        found = await self.container.find(queries.partition_query(session))
+        gone = [
+            d for d in found if d["kind"] == "key" or (d["kind"] == "ledger" and d.get("ended"))
+        ]
+        return await delete_all(self.container, session, gone)
+
     # The list of regions that everything in the journal is for.
 
     async def regions(self) -> StoredRegions | None:
@@ -522,6 +566,52 @@ class Journal:
         if operations:
             await self.container.write(session, operations)
 
+    async def note_quiet(self, stored: StoredEntry, seconds: float | None) -> None:
+        """Record for how long a session was quiet when it was looked after, and mark it anew.
+
+        One patch; nothing where the entry was written since it was read.
+        """
+        fields: dict[str, Any] = {"/milestone": True}
+        if seconds is not None:
+            fields["/quiet"] = seconds
+        entry = stored.entry
+        patch = PatchDocument(
+            position_id(entry.position), fields, WriteResult.TAKEN, stored.version
+        )
+        await self.container.write(entry.session, [patch])
+
+    async def remove_session(self, stored: StoredEntry) -> bool:
+        """Remove all that there is of a session whose newest entry, and its version, is given.
+
+        False where something came meanwhile, or is pending or parked. A query and one batch, in
+        which the newest entry, the genesis and the ledgers go together; of what does not fit into
+        it the older part goes before, the oldest entries first.
+        """
+        session, newest = stored.entry.session, position_id(stored.entry.position)
+        found = await self.container.find(queries.partition_query(session))
+        found = sorted((d for d in found if d["kind"] != "regions"), key=lambda d: str(d["id"]))
+        for document in found:
+            is_newer = document["kind"] == "entry" and document["id"] > newest
+            if is_newer or document["kind"] in ("pending", "parked"):
+                return False
+            if document["id"] == newest:
+                document[VERSION_FIELD] = stored.version
+        last = (newest, GENESIS_ID, state_id(stored.entry.position))
+        early = [d for d in found if d["id"] not in last and d["kind"] != "ledger"]
+        if len(found) <= BATCH_OPERATIONS_MAX:
+            early = []
+        together = [d for d in found if d not in early]
+        if len(together) > BATCH_OPERATIONS_MAX:
+            return False
+        is_free = await delete_all(self.container, session, early)
+        return is_free and await delete_all(self.container, session, together)
+
+    async def session_age(self, session: str) -> float | None:
+        """Return how long ago a session began, by the store's clock, or None: one read."""
+        clock = StoreClock()
+        genesis = await self.container.read(session, GENESIS_ID, clock=clock)
+        return clock.seconds - written_at(genesis) if genesis else None
+
     # What people look at. Nothing is decided by it, so it may be some seconds old.
 
     async def listed(self, prefix: str, after: str, limit: int) -> Sequence[str]:
@@ -582,6 +672,17 @@ class Journal:
         fields = {f"/{name}": value for name, value in asdict(instead).items()} if instead else {}
         done = PatchDocument(repetition_id(report), fields | {"/is_done": True}, WriteResult.TAKEN)
         await self.container.write(session, [done])
+
+
+async def delete_all(container: Container, session: str, documents: Sequence[Document]) -> bool:
+    """Delete documents that are as they were read, in batches; false where one is not."""
+    for start in range(0, len(documents), BATCH_OPERATIONS_MAX):
+        part = documents[start : start + BATCH_OPERATIONS_MAX]
+        operations = [DeleteDocument(d["id"], WriteResult.TAKEN, version_of(d)) for d in part]
+        result, _ = await container.write(session, operations)
+        if result is not WriteResult.CREATED:
+            return False
+    return True
 
 
 async def revise(

@@ -29,7 +29,7 @@ def key_id(group: str, message_id: str) -> str:
 
 
 def encode_ledger(session: str, ledger: Ledger) -> Document:
-    return {
+    document: Document = {
         "id": ledger_id(ledger.group),
         "session": session,
         "kind": "ledger",
@@ -39,6 +39,7 @@ def encode_ledger(session: str, ledger: Ledger) -> Document:
         "began": ledger.began,
         "remembered": [[b.id, b.digest, b.sequence] for b in ledger.remembered],
     }
+    return document | ({"ended": True} if ledger.is_ended else {})
 
 
 def decode_ledger(document: Mapping[str, Any]) -> Ledger:
@@ -50,6 +51,7 @@ def decode_ledger(document: Mapping[str, Any]) -> Ledger:
         next=document["next"],
         began=document["began"],
         remembered=tuple(BoundNumber(*bound) for bound in document["remembered"]),
+        is_ended=document.get("ended", False),
     )
 
 

@@ -15,6 +15,8 @@ from shared.storage.entries import ENTRY_IDS, GENESIS_ID, position_id, summarise
 # must be among them.
 MILESTONES_MAX = 1_000
 SIGNS_MAX = 10_000
+# Documents of an ended session that are looked at to remove them.
+REMOVED_MAX = 10_000
 # A partition that holds nothing.
 NOBODY = "$nobody"
 
@@ -81,11 +83,17 @@ def oldest_query(session: str, limit: int, position: int = 0) -> Query:
     )
 
 
+def partition_query(session: str) -> Query:
+    """Return the query for what there is of a session, of any kind."""
+    sql = 'SELECT c.id, c.kind, c._etag, c["group"], c.next, c.ended FROM c'
+    return Query(sql, REMOVED_MAX, session=session)
+
+
 def processed_query(session: str, position: int, limit: int) -> Query:
     """Return the query for what the entries of a session from a position on processed."""
     start = position_id(position)
     return Query(
-        "SELECT c.id, c.identities, c.claimed FROM c WHERE c.id >= @from AND c.id < ':'"
+        "SELECT c.id, c.identities, c.claimed, c.quiet FROM c WHERE c.id >= @from AND c.id < ':'"
         " ORDER BY c.id",
         limit,
         parameters={"@from": start},

@@ -126,6 +126,8 @@ FOUND = {
     "all of a session": queries.oldest_query("large", 5),
     "processed": queries.processed_query(LONG, 3, 4),
     "processed beside a claim": queries.processed_query("claimed", 0, 9),
+    "what there is": queries.partition_query("sent"),
+    "what there is of a long one": queries.partition_query(LONG),
     "parked": queries.parked_query("waiting", *parked_ends("bank"), limit=9),
     "the first parked": queries.first_parked_query("waiting", "bank"),
     "the first of none": queries.first_parked_query(LONG, "bank"),
@@ -182,12 +184,38 @@ async def test_the_store_finds_what_the_function_finds(tmp_path: Path) -> None:
         await fill(adapters.journal)
         await fill(twin)
         stored = {n: await said(adapters.journal.container, q) for n, q in FOUND.items()}
+        for journal in (twin, adapters.journal):
+            assert await remove_one(journal) == []
         await adapters.close()
 
     expected = {n: await said(twin.container, q, stored[n]) for n, q in FOUND.items()}
     differing = {n: (stored[n], expected[n]) for n in FOUND if stored[n] != expected[n]}
     assert differing == {}
     assert len([name for name, found in stored.items() if not found]) <= len(FOUND) / 3
+
+
+async def remove_one(journal: Journal) -> list[Document]:
+    """Return what is left of a session that ended, was looked after, and is removed."""
+    first = step(None, "over")
+    await journal.append(first)
+    await journal.append(replace(step(first, "over"), is_ended=True))
+    await journal.save_ledger("over", Ledger("bank", next=2), None)
+    assert await journal.end_all_ledgers("over") == {"bank": 2}
+    ended = await journal.ledger("over", "bank")
+    assert ended is not None
+    assert ended.ledger.is_ended
+    known = await journal.stored_entry("over", 1)
+    assert known is not None
+    await journal.note_quiet(known, 3.5)
+    newest = await journal.stored_entry("over", 1)
+    assert newest is not None
+    assert (newest.entry.quiet, newest.is_marked) == (3.5, True)
+    assert await journal.session_age("over") is not None
+    # What was written since it was read is not removed.
+    assert not await journal.remove_session(known)
+    assert await journal.remove_session(newest)
+    assert await journal.session_age("over") is None
+    return await journal.container.find(queries.partition_query("over"))
 
 
 async def said(

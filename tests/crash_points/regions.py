@@ -39,6 +39,12 @@ def ask(account: Account, body: Amount, _: Context) -> Handled[Account]:
     return Handled(booked, answer=booked)
 
 
+@questions.register("account.close", state=Account, body=Amount)
+def close(account: Account, body: Amount, _: Context) -> Handled[Account]:
+    """Book the last amount of an account."""
+    return Handled(Account(amounts=[*account.amounts, body.amount]), ends=True)
+
+
 @questions.register("write.outside", state=Written, body=Sizes, kind=Kind.EFFECTFUL)
 async def write_outside(written: Written, body: Sizes, context: Context) -> Handled[Written]:
     """Write letters under a claim."""

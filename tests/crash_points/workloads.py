@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from unittest.mock import MagicMock, patch
 
 from proof.simulation.world.variant import small_limits
@@ -25,7 +27,7 @@ from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.journal import Repetition
 from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
-from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.producer import Draft, Ledger, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import SagaState
 from shared.domain.wire import to_properties
@@ -36,9 +38,13 @@ from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
+from shared.storage.queries import partition_query
 from shared.testkit.injected_faults import CallFault
+from shared.testkit.memory import MemoryJournal
+from shared.testkit.memory_store import EPOCH_SECONDS
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -563,6 +569,82 @@ async def compacted(regions: BusinessRegions) -> object:
         return await regions.result()
 
 
+async def ended(regions: BusinessRegions) -> object:
+    """A session that ends, what comes too late, and its removal with a ledger that lies elsewhere.
+
+    Then its name is used again, and an old copy comes from among the dead letters.
+    """
+    ledgers = MemoryJournal(regions.clock, regions.faults)
+    retention = regions.policy.retention_seconds
+    regions.policy = replace(regions.policy, copies_seconds=retention)
+
+    def new_worker(self: BusinessRegions, region: str) -> Services:
+        services = TwoRegions.new_worker(self, region)
+        services.compactor.ledgers = ledgers
+        return services
+
+    with patch.object(BusinessRegions, "new_worker", new_worker):
+        regions.replace_workers("both")
+        with regions.undisturbed():
+            # What a crash left of another session.
+            await ledgers.save_ledger("acc-9", Ledger("bank", next=1), None)
+            await ledgers.end_all_ledgers("acc-9", are_apart=True)
+            regions.clock.seconds += 2 * retention
+            outside = Producer(ledgers, regions.workers["east"].producer.delivery)
+            drafts, bank = DRAFTS[0], ProducerOptions("bank")
+            (first,) = (await outside.publish(SESSION, [drafts], bank)).messages
+            await regions.take([first])
+            last = await ingested("last", "account.close", regions)
+            # One whose numbers go on elsewhere.
+            await regions.take([message(0, session="acc-8", kind="account.close")])
+        came = datetime.fromtimestamp(EPOCH_SECONDS + regions.clock.seconds, UTC).isoformat()
+        late = replace(plain(1), time=came)
+        await regions.take([last], [last])
+        await regions.take([late], [late])
+        with regions.undisturbed():
+            await regions.finish()
+            noted = ResolutionRequest(ResolutionAction.CLOSE, "Ada", "sent elsewhere", at=2)
+            await resolve(noted, regions.workers["east"])
+        for _ in range(2):
+            regions.clock.seconds += retention + 1
+            for region in REGIONS:
+                await regions.insist(lambda worker: worker.compactor.compact(), region)
+        with regions.undisturbed():
+            # What a fault kept from being looked after.
+            for _, region in product(range(3), REGIONS):
+                regions.clock.seconds += retention + 1
+                await regions.workers[region].compactor.compact()
+        left = [
+            store.find(partition_query(SESSION)) for store in (regions.journal.store, ledgers.store)
+        ]
+        assert left == [[], []]
+        assert ledgers.store.find(partition_query("acc-9")) == []
+        with regions.undisturbed():
+            again = await ingested("again", "account.add", regions)
+            await regions.take([again])
+        enqueued = datetime.fromtimestamp(EPOCH_SECONDS, UTC)
+        letter = DeadLetter(
+            SESSION, to_properties(last), last.body, "expired", enqueued_at=enqueued
+        )
+        regions.bus.dead_letters["west", "in"] = [letter]
+
+        async def sweep(worker: Services) -> None:
+            await worker.dead_letters.sweep()
+            if regions.bus.dead_letters["west", "in"]:
+                raise Unavailable("it is left")
+
+        await regions.insist(sweep, "west")
+        await regions.finish()
+    regions.faults.is_over = True
+    reports = {report for region in REGIONS for report in regions.sent(region, "errors")}
+    return reports, regions.session_result(SESSION), regions.session_result("acc-8")
+
+
+async def ingested(key: str, kind: str, regions: BusinessRegions) -> Message:
+    """What somebody posts."""
+    return await regions.workers["east"].ingest.take(SESSION, Draft(key, kind, b'{"amount":7}'))
+
+
 async def compact(regions: BusinessRegions) -> None:
     """Let runs of the compaction follow each other; a failed session is left to the next."""
     for _ in range(2):
@@ -622,6 +704,7 @@ WORKLOADS: Mapping[str, Work] = {
         sent_again,
         dismissed,
         compacted,
+        ended,
         saga,
     )
 }

@@ -1,6 +1,7 @@
 """The rules in docs/guarantees.md decide whatever can occur, and each decision is explained."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from docs.site.decision_table import IMPOSSIBLE, situations
@@ -35,7 +36,7 @@ def heads() -> Iterator[Entry]:
     for status, identities, level, halt, parked in product(
         Status, [(), *named], (0, 1), halts, ({}, {ARRIVALS: 1})
     ):
-        yield Entry(
+        entry = Entry(
             session="s",
             position=5,
             status=status,
@@ -47,6 +48,9 @@ def heads() -> Iterator[Entry]:
             parked=parked,
             halt=halt,
         )
+        yield entry
+        if halt is None and status is not Status.WORKING:
+            yield replace(entry, is_ended=True)
 
 
 def test_every_situation_is_decided_or_listed_as_impossible() -> None:

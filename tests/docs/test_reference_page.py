@@ -83,6 +83,7 @@ WHOLE = Entry(
     closed=Resolution("close", "Ada", "looked at"),
     lease=Lease(30.0),
     answer={"total": 1},
+    is_ended=True,
 )
 ENTRIES = (
     WHOLE,
@@ -251,6 +252,7 @@ def test_every_action_is_documented_with_what_it_takes_and_ends_something() -> N
     assert {action: set(coded(takes)) for action, takes in documented.items()} == {
         action: set.union(*map(set, ARGUMENTS[action])) for action in ResolutionAction
     }
-    # A state is set so that another decision can end a halt, and nothing ends by erasing.
-    ending = set(ResolutionAction) - {ResolutionAction.SET_STATE, ResolutionAction.ERASE}
+    # A state is set so that another decision can end a halt, and what is erased or ended goes on.
+    of_sessions = {ResolutionAction.SET_STATE, ResolutionAction.ERASE, ResolutionAction.END}
+    ending = set(ResolutionAction) - of_sessions
     assert {action for actions in VERBS.values() for action in actions} == ending

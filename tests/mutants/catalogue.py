@@ -16,7 +16,7 @@ from tests.mutants.mutant import Mutant, Simulated
 from tests.promises import TESTS_BY_PROMISE
 
 FILES = (
-    *("journal", "consuming", "delivering", "growing", "publishing", "sagas", "rights"),
+    *("journal", "consuming", "delivering", "growing", "ending", "publishing", "sagas", "rights"),
     "watching",
 )
 SAMPLED_OF_EACH = 2

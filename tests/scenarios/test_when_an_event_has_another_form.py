@@ -109,3 +109,4 @@ def test_when_the_broker_gave_up_on_it_its_native_values_are_read_as_well(prefix
     letter = to_dead_letter(received)
 
     assert wire.from_properties(letter.properties, letter.body) == SENT
+    assert letter.enqueued_at == moment

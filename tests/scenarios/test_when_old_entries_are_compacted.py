@@ -81,11 +81,11 @@ async def test_entries_that_were_too_young_are_removed_when_they_are_old(world: 
     kept: list[list[int]] = []
     for n in range(7):
         await take(world.east, message(n))
-        world.clock.seconds += RETENTION / 3
+        world.clock.seconds += RETENTION / 3 + 1
         await world.east.compactor.compact()
     for _ in range(4):
         kept.append(positions(world))
-        world.clock.seconds += RETENTION / 3
+        world.clock.seconds += RETENTION / 3 + 1
         await world.east.compactor.compact()
 
     # No message comes any more, and no entry above the fourth has a mark of its own.

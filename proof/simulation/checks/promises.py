@@ -106,7 +106,7 @@ def long_journals(world: World, session: str) -> Iterator[Violation]:
     kept = {int(d["id"]): decode_entry(d) for d in stored if d["kind"] == "entry"}
     marked = (position for position, entry in entries.items() if entry.get("milestone"))
     milestone = max(marked, default=0)
-    if not milestone:
+    if not milestone or not kept:
         return
     state_at = state_position(decode_entry(entries[milestone]))
     floor = milestone if state_at is None else min(milestone, state_at)

@@ -27,6 +27,8 @@ GROUPS = ("bank", "till")
 # How often a sender that numbers for itself has competition, or a producer is taken over from.
 COMPETING_SENDERS = 0.25
 TAKEN_OVER = 0.2
+# How often a message ends its session, where some do.
+ENDINGS = 0.15
 LATER_SECONDS = 8.0
 LONG_AGO_SECONDS = 30 * 24 * 3600.0
 
@@ -114,6 +116,18 @@ class AccountMessages:
         if kind == "account.burn":
             body["is_wrong"] = True
         return json.dumps(body).encode()
+
+
+class EndingMessages(AccountMessages):
+    """Draws messages of which some end their session, while others are still under way."""
+
+    def draft(self, session: str, group: str) -> Draft:
+        if self.draw.random() >= ENDINGS:
+            return super().draft(session, group)
+        body = self.body("account.close")
+        return Draft(
+            derive_id(session, group, str(self.amount)), "account.close", body, moment(0.0)
+        )
 
 
 def is_from_long_ago(message: Message) -> bool:

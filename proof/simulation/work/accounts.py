@@ -1,19 +1,22 @@
 """A small business to simulate: accounts that book amounts, in every kind of handler."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from proof.simulation.work.account_workload import is_from_long_ago
+from proof.simulation.work.account_workload import GROUPS, is_from_long_ago
 from proof.simulation.world.clients import RETRIES
 from proof.simulation.world.host import QUEUE
-from proof.simulation.world.recorder import Violation, state_of
+from proof.simulation.world.recorder import Violation, last_state
 from proof.simulation.world.workload import Workload
 from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind, OnFault, Output
-from shared.domain.message import Message
+from shared.domain.journal import ARRIVALS
+from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message
+from shared.engine.consume.park import ENDED
 
 # Longer than a lease now and then, so that claims are renewed.
 EFFECT_SECONDS = 9.0
@@ -109,6 +112,13 @@ def letter(account: Account, body: Amount, context: Context) -> Handled[Account]
     return Handled(after, tuple(receipt(after, context, text) for _ in range(3)))
 
 
+@pure_handlers.register("account.close", state=Account, body=Amount)
+def close(account: Account, body: Amount, context: Context) -> Handled[Account]:
+    """Book the last amount of an account, and send a receipt."""
+    after = booked(account, body)
+    return Handled(after, (receipt(after, context),), ends=True)
+
+
 @pure_handlers.register("account.boast", state=Account, body=Amount)
 def boast(account: Account, body: Amount, context: Context) -> Handled[Account]:
     """Book an amount and send what no queue takes between two receipts."""
@@ -166,13 +176,37 @@ def account_violations(
     world: World, load: Workload, external: ExternalSystem
 ) -> Iterator[Violation]:
     journal = world.journal
-    booked = {s: list(state_of(journal, s).get("amounts", [])) for s in journal.store.entries}
+    booked = {s: list(last_state(journal, s).get("amounts", [])) for s in journal.store.entries}
+    yield from check_ended(world)
     for session, amounts in booked.items():
         if len(set(amounts)) != len(amounts):
             yield Violation("P2", f"{session}: an effect twice in {amounts}")
     yield from check_sent(world, load, booked)
     yield from check_forwarded(world, booked)
     yield from check_external_system(world, external, booked)
+
+
+def check_ended(world: World) -> Iterator[Violation]:
+    """Check that nothing is booked after the end of an account, and that nothing is left of it."""
+    for session, entries in world.journal.store.entries.items():
+        ended = [entry for _, entry in sorted(entries.items()) if entry.get("ended")]
+        for entry in ended[1:]:
+            if entry["status"] == "completed" and entry["identities"]:
+                yield Violation("P9", f"{session}/{entry['id']}: booked after the end")
+        own = {f"{prefix}{session}" for prefix in (HERE_PREFIX, OUTPUTS_PREFIX)} | {ARRIVALS}
+        stored = world.journal.partitions[session].values()
+        asks = any(document.get("faulted") for document in stored)
+        goes_on = any({*e["cursors"]} - own - {*GROUPS} or e.get("evicted") for e in ended)
+        is_kept = any(document["kind"] == "entry" for document in stored)
+        if ended and world.variant.small_limits and is_kept and not (asks or goes_on):
+            yield Violation("P8", f"{session}: has ended, and is left over")
+
+
+def refused_amounts(world: World, session: str) -> set[int]:
+    """Return the amounts that came for an account after its end, and were refused by name."""
+    entries = world.journal.store.entries.get(session, {}).values()
+    refused = [entry for entry in entries if entry.get("reason") == ENDED]
+    return {json.loads(entry["message"]["body"])["amount"] for entry in refused}
 
 
 def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> Iterator[Violation]:
@@ -186,7 +220,13 @@ def check_sent(world: World, load: Workload, booked: dict[str, list[int]]) -> It
         if message.type in NEVER_BOOKED or is_from_long_ago(message):
             if is_booked:
                 yield Violation("P9", f"{message.session}: {message.type} booked {amount}")
-        elif not is_booked and message.id not in contested:
+        elif is_booked and amount in refused_amounts(world, message.session):
+            yield Violation("P9", f"{message.session}: {amount} was refused and booked")
+        elif (
+            not is_booked
+            and message.id not in contested
+            and amount not in refused_amounts(world, message.session)
+        ):
             # The operator skips what fails for good, unless it can be corrected.
             looks = world.operator.decisions[message.session, message.id]
             if looks <= RETRIES or message.type == "account.burn":
@@ -215,6 +255,8 @@ def check_forwarded(world: World, booked: dict[str, list[int]]) -> Iterator[Viol
         amount + FORWARDED for session, amount in came if amount in booked.get(session, ())
     }
     arrived = {amount for amounts in booked.values() for amount in amounts if amount > FORWARDED}
+    for session in booked:
+        arrived |= {amount for amount in refused_amounts(world, session) if amount > FORWARDED}
     if forwarded != arrived:
         yield Violation("P1", f"{sorted(forwarded)} were forwarded, {sorted(arrived)} booked")
 

@@ -1,4 +1,4 @@
-"""The scenarios of a world, by name: accounts, orders, or one of these by the seed; and asks."""
+"""The scenarios of a world, by name: accounts, orders, or one of these by the seed; and others."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from proof.simulation.work import accounts as account_business
 from proof.simulation.work import diaries as diary_business
 from proof.simulation.work import orders as order_business
-from proof.simulation.work.account_workload import AccountMessages
+from proof.simulation.work.account_workload import AccountMessages, EndingMessages
 from proof.simulation.work.diary_workload import DiaryRequests
 from proof.simulation.work.order_workload import OrderGenerator
 from proof.simulation.world.clients import Correct, SagaRequest, uncorrected
@@ -37,14 +37,22 @@ type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
 
 
 def accounts(rng: SeededRandom, variant: Variant) -> Scenario:
+    return account_scenario("accounts", AccountMessages(rng.stream("workload"), variant))
+
+
+def endings(rng: SeededRandom, variant: Variant) -> Scenario:
+    return account_scenario("endings", EndingMessages(rng.stream("workload"), variant))
+
+
+def account_scenario(name: str, messages: AccountMessages) -> Scenario:
     external = account_business.ExternalSystem()
-    load = AccountMessages(rng.stream("workload"), variant).workload()
+    load = messages.workload()
     handlers = account_business.business(external)
 
     def check(world: World) -> Iterable[Violation]:
         return account_business.account_violations(world, load, external)
 
-    return Scenario("accounts", handlers, load, check, account_business.corrected)
+    return Scenario(name, handlers, load, check, account_business.corrected)
 
 
 def orders(rng: SeededRandom, _: Variant) -> Scenario:
@@ -70,5 +78,6 @@ SCENARIOS: dict[str, ScenarioFactory] = {
     "accounts": accounts,
     "orders": orders,
     "asks": asks,
+    "endings": endings,
     "any": any_scenario,
 }

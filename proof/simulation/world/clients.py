@@ -15,11 +15,12 @@ from proof.simulation.world.process import Process
 from proof.simulation.world.recorder import RecordingJournal
 from proof.simulation.world.virtual_time import now
 from proof.simulation.world.workload import NumberedSeries, PublishPlan, Workload
-from shared.domain.errors import CallerError, ProducerDisconnected
+from shared.domain.errors import CallerError, ProducerDisconnected, SessionEnded
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.saga.walk import StartedSaga
 from shared.engine.build import Services
+from shared.engine.consume.park import ENDED
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
@@ -47,7 +48,7 @@ class Senders:
     uncertain: list[tuple[str, str, Sequence[Draft]]] = field(default_factory=list)
 
     async def send(self, load: Workload) -> None:
-        """Send everything; ends when everything is safe, or its sender was fenced."""
+        """Send everything; ends when everything is safe, or its sender was refused."""
         await asyncio.gather(
             self.send_plain(load.plain),
             self.send_plain(load.conflicting),
@@ -68,7 +69,7 @@ class Senders:
             try:
                 while (sent := await process.publish(plan.session, operation, options)) is None:
                     await self.pause(RETRY_PAUSE_SECONDS_MAX)
-            except ProducerDisconnected:
+            except (ProducerDisconnected, SessionEnded):
                 self.uncertain.append((plan.session, plan.group, operation))
                 return
             self.safe += sent
@@ -104,16 +105,19 @@ class SenderProcess:
     async def publish(
         self, session: str, drafts: Sequence[Draft], options: ProducerOptions
     ) -> Sequence[Message] | None:
-        """Return the messages, if they are known to be safe. Raises ProducerDisconnected."""
+        """Return the messages, if they are known to be safe.
 
-        async def attempt(producer: Producer) -> Sequence[Message] | ProducerDisconnected:
+        Raises ProducerDisconnected or SessionEnded.
+        """
+
+        async def attempt(producer: Producer) -> Sequence[Message] | CallerError:
             try:
                 return (await producer.publish(session, drafts, options)).messages
-            except ProducerDisconnected as refusal:
+            except (ProducerDisconnected, SessionEnded) as refusal:
                 return refusal
 
         answer = await self.attempt(attempt)
-        if isinstance(answer, ProducerDisconnected):
+        if isinstance(answer, CallerError):
             raise answer
         return answer
 
@@ -230,6 +234,11 @@ class Operator:
                 decision = self.decide(message, at)
                 resolver = self.cloud.services(process).resolver
                 await process.attempt(resolver.resolve(session, decision))
+            for session, at in refused_entries(self.cloud.journal):
+                noted = ResolutionRequest(ResolutionAction.CLOSE, "operator", "it is known", at=at)
+                process = self.cloud.new_process("operator", CLIENT_REGION)
+                resolver = self.cloud.services(process).resolver
+                await process.attempt(resolver.resolve(session, noted))
 
     def decide(self, message: Message, at: int) -> ResolutionRequest:
         key = (message.session, message.id)
@@ -243,6 +252,16 @@ class Operator:
         else:
             action, reason = ResolutionAction.SKIP, "it cannot be corrected"
         return ResolutionRequest(action, "operator", reason, body, at)
+
+
+def refused_entries(journal: RecordingJournal) -> list[tuple[str, int]]:
+    """Return the entries, by session, of what came after its end and asks for the operator."""
+    return [
+        (session, int(document["id"]))
+        for session in list(journal.partitions)
+        for document in journal.store.flagged(session)
+        if document.get("faulted") and document.get("reason") == ENDED
+    ]
 
 
 def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:

@@ -18,7 +18,7 @@ from shared.engine.consume.consume import Consumer
 from shared.engine.consume.outcomes import Reply
 from shared.ports import DeleteDocument, Document, Operation, WriteResult
 from shared.storage.documents import is_entry, sequence_of
-from shared.storage.entries import lacks_state, with_state
+from shared.storage.entries import GENESIS_ID, lacks_state, with_state
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import MemoryStore, VirtualClock
 
@@ -55,7 +55,9 @@ class Observations:
 
 
 # What may still change of an entry that has ended.
-MUTABLE = frozenset({"outbox", "pending", "blocked", "faulted", "milestone", "_etag", "_ts"})
+MUTABLE = frozenset(
+    {"outbox", "pending", "blocked", "faulted", "closed", "milestone", "quiet", "_etag", "_ts"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class RecordingStore(MemoryStore):
         self.changes: list[tuple[str, str]] = []
         self.taken_over: list[str] = []
         self.violations: list[Violation] = []
+        self.is_removal = False
 
     def put(self, session: str, stored: Document) -> None:
         document_id = stored["id"]
@@ -105,12 +108,17 @@ class RecordingStore(MemoryStore):
     def perform(self, session: str, operation: Operation, text: str) -> None:
         if isinstance(operation, DeleteDocument):
             head = self.newest(session)
-            if head is not None and head["id"] == operation.document_id:
+            if head is not None and head["id"] == operation.document_id and not self.is_removal:
                 self.record_violation("P2", f"{session}: the head {head['id']} was removed")
         super().perform(session, operation, text)
 
     def apply(self, session: str, operations: Sequence[Operation]) -> WriteResult:
+        gone = {o.document_id for o in operations if isinstance(o, DeleteDocument)}
+        head, self.is_removal = self.newest(session), GENESIS_ID in gone
         result = super().apply(session, operations)
+        is_gone = self.is_removal and result is WriteResult.CREATED
+        if is_gone and not (head and head.get("ended") and head["id"] in gone):
+            self.record_violation("P1", f"{session}: was removed, and had not ended")
         if any(isinstance(operation, DeleteDocument) for operation in operations):
             self.check_no_hole(session)
         return result
@@ -213,6 +221,16 @@ def state_of(journal: MemoryJournal, session: str) -> Json:
     if head is None or holder is None:
         return {}
     return apply_change(holder.state or {}, head.change.operations if head.change else ())
+
+
+def last_state(journal: RecordingJournal, session: str) -> Json:
+    """Return a session's last state, also where the session is removed."""
+    entries = journal.store.entries[session]
+    if journal.newest(session) is not None or not entries:
+        return state_of(journal, session)
+    newest = entries[max(entries)]
+    found = newest if "state" in newest else entries.get(newest.get("state_at", -1), {})
+    return apply_change(found.get("state", {}), newest.get("change", {}).get("operations", ()))
 
 
 def is_next_worker(before: Document, after: Document) -> bool:

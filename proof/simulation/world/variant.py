@@ -47,6 +47,7 @@ def small_limits(*, wanted: bool, few_cursors: bool = False) -> Iterator[None]:
 
 # Longer than any backlog of a run without faults.
 LONG_DELAY_SECONDS = 40.0
+COPIES_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ class Variant:
             acknowledge_seconds=self.acknowledge_seconds,
             lease_seconds=6.0,
             retention_seconds=15.0 if self.small_limits else 7 * 24 * 3600.0,
+            # Longer than any copy of a run is under way.
+            copies_seconds=COPIES_SECONDS if self.small_limits else 14 * 24 * 3600.0,
         )
 
 

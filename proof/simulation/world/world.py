@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import chain
 
 from proof.simulation.world import clients
 from proof.simulation.world.askers import Askers
@@ -122,11 +123,27 @@ class World(Cloud):
         return min(max(began, last), began + SCHEDULED_SECONDS_MAX) + FINISH_SECONDS_MAX
 
     def old_at(self) -> float:
-        """Return when all of the journal is older than the retention and no host is frozen."""
+        """Return when all of the journal is older than the retention and no host is frozen.
+
+        Of a session that has ended nothing is left by then, unless a person is asked for.
+        """
+        retention, undisturbed_at = (
+            self.policy.retention_seconds,
+            self.injector.profile.faults_end_at,
+        )
         partitions = self.journal.partitions.values()
-        written = [d["_ts"] for documents in partitions for d in documents.values()]
-        old_at = max(written, default=0.0) + self.policy.retention_seconds
-        return max(old_at, self.injector.profile.faults_end_at + PAUSE_SECONDS_MAX)
+        # What is left of an ended session is marked anew in each retention.
+        written = [
+            d["_ts"] for documents in partitions for d in documents.values() if not d.get("ended")
+        ]
+        recorded = (entries.values() for entries in self.journal.store.entries.values())
+        ends = [entry["_ts"] for entry in chain.from_iterable(recorded) if entry.get("ended")]
+        old_at = max(written, default=0.0) + retention
+        if ends:
+            # A look comes with the first sweep after each retention.
+            looks = (1 + SWEEP_SECONDS / retention) * (self.policy.copies_seconds + 5 * retention)
+            old_at = max(old_at, max(*ends, undisturbed_at + PAUSE_SECONDS_MAX) + looks)
+        return max(old_at, undisturbed_at + PAUSE_SECONDS_MAX)
 
     def unfinished(self) -> list[str]:
         queued = [

@@ -27,6 +27,7 @@ from shared.domain.decision import (
     Busy,
     Conflict,
     Duplicate,
+    Ended,
     Fenced,
     Gap,
     Halted,
@@ -106,6 +107,7 @@ class Consumer:
         self.clock = self.worker.clock
         self.waits = self.worker.policy.waits
         self.turns = Turns(self.worker, self.leads)
+        self.worker.memories += [self.duplicates.processed, self.duplicates.last_copies]
 
     async def consume(
         self,
@@ -162,6 +164,8 @@ class Consumer:
                         result = await self.process(
                             first.message, first.letter, may_wait=may_wait, as_try=first.as_try
                         )
+                    if isinstance(result, Processed) and result.entry.is_ended:
+                        await self.parking.end_ledgers(result.entry)
                 except Exception as error:
                     result = error
                 self.turns.conclude(taken, result)
@@ -303,7 +307,7 @@ class Consumer:
                 # The entry names only the groups used last, so this one's cursor may lie beside it.
                 head = await self.worker.with_cursors(head, [message.number.group])
             match decide(head, message):
-                case Proceed() if races < self.waits.races_max:
+                case Proceed() | Ended() if races < self.waits.races_max:
                     races += 1
                     made_from = await self.make_way(head, message)
                     if not isinstance(made_from, EntryInput):
@@ -331,7 +335,7 @@ class Consumer:
                     outcome = report_conflict(message, digest)
                 case Fenced(level):
                     outcome = await self.parking.refuse(head, message, level)
-                case Proceed() | Halted():
+                case Proceed() | Ended() | Halted():
                     # No fresh head is read for this: on one that is too old, parking fails.
                     outcome = await self.parking.park(head, message)
                 case (Gap() | Busy()) as obstacle if is_fresh:
@@ -428,6 +432,8 @@ class Consumer:
         Unavailable, NewerState or OutcomeUnknown.
         """
         message = made_from.message
+        if made_from.head is not None and made_from.head.is_ended:
+            return await self.parking.refuse_ended(made_from)
         handler = self.worker.handlers.by_type.get(message.type)
         cancelled = next_entry.explain_cancellation(made_from) if message.reminder else None
         is_unbound = letter is not None and letter.is_unbound
@@ -594,7 +600,7 @@ class Consumer:
             if entry is not None or head.session not in self.worker.heads:
                 return entry
         match decide(head, messages[0], from_parked=True):
-            case Proceed():
+            case Proceed() | Ended():
                 return await self.give_entry(made_from, as_try=as_try)
             case Fenced(level):
                 return await self.parking.commit_refusal(made_from, level)

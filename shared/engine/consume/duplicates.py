@@ -131,7 +131,8 @@ class Duplicates:
         """The content that an entry holds under the message's number, at any owner level."""
         entry = await self.journal.entry(message.session, position)
         identities = entry.identities if entry else ()
-        self.remember(message.session, {position: identities})
+        if entry is not None and entry.quiet is None:
+            self.remember(message.session, {position: identities})
         self.remember_copy(message.session, number, position)
         return next((i.digest for i in identities if is_same_place(i.number, number)), None)
 

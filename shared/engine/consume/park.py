@@ -21,7 +21,8 @@ from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import Message, Number
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import ERRORS
-from shared.domain.reports import report_fault
+from shared.domain.producer import RESERVED_PREFIXES
+from shared.domain.reports import TOMBSTONE_TYPE, explain_tombstone, report_fault
 from shared.engine.consume.duplicates import Duplicates
 from shared.engine.consume.outcomes import (
     AlreadyDone,
@@ -41,6 +42,7 @@ log = logging.getLogger("lockstep.parking")
 # takes 100 operations: each message that an entry takes needs one, and so does an evicted cursor.
 RUN_MESSAGES_MAX = 85
 RUN_BYTES_MAX = 4_000_000
+ENDED = "the session has ended: what is new belongs into another session"
 
 
 class Parking:
@@ -125,18 +127,56 @@ class Parking:
 
     async def commit_refusal(self, made_from: EntryInput, level: int) -> Entry | None:
         """Commit the refusal of a fenced producer's message; None if others were first."""
-        message = made_from.message
         reason = f"a producer of owner level {level} rules"
+        entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
+        stored = await self.append_refusal(made_from, entry, reason)
+        if stored is not None:
+            await self.fence_ledger(made_from.message, level)
+        return stored
+
+    async def refuse_ended(self, made_from: EntryInput) -> Entry | None:
+        """Commit that a message came for a session that has ended; None if others were first.
+
+        Its number is used up, so that a copy of it is recognised, and what comes after it is no
+        gap.
+        """
+        message, opened = made_from.message, next_entry.open_entry(made_from)
+        why = next_entry.explain_cancellation(made_from)
+        if message.type == TOMBSTONE_TYPE:
+            why = explain_tombstone(message)
+        if why is not None:
+            # Nobody is told a reminder that the end cancelled, or what its sender took back.
+            return await self.dispatcher.append(made_from.head, next_entry.skip(opened, why))
+        return await self.append_refusal(made_from, next_entry.skip(opened, ENDED), ENDED)
+
+    async def append_refusal(
+        self, made_from: EntryInput, entry: Entry, reason: str
+    ) -> Entry | None:
+        """Append an entry that refuses its message, and report it; None if others were first."""
+        message = made_from.message
         # Recorded rather than dropped: its sender was told that it is safe. So it is kept whole, is
         # listed until a person closes it, and a copy goes where people look.
         reports = self.dispatcher.delivery.address_all(ERRORS, [report_fault(message, reason)])
-        entry = next_entry.refuse(next_entry.open_entry(made_from), reason)
         entry = replace(entry, message=message, outbox=reports, alert=reason)
         stored = await self.dispatcher.append(made_from.head, entry, reports.batches)
         if stored is not None:
             log.warning("message %r of session %r: %s", message.id, message.session, reason)
-            await self.fence_ledger(message, level)
         return stored
+
+    async def end_ledgers(self, ended: Entry) -> None:
+        """Let the ledgers of those who ended a session refuse what is published to it from now on.
+
+        This is for their sake only: what is published all the same is refused by the session, and
+        compaction ends the ledgers for certain.
+        """
+        groups = {one.number.group for one in ended.identities}
+        for group in sorted(groups):
+            if group.startswith(RESERVED_PREFIXES):
+                continue
+            try:
+                await self.journal.end_ledger(ended.session, group)
+            except (Unavailable, OutcomeUnknown) as error:
+                self.worker.failure_log.add("ending a ledger", "the journal", error)
 
     async def fence_ledger(self, message: Message, level: int) -> None:
         """Raise the ledger of a fenced producer, so that its next operation is refused by name."""

@@ -157,6 +157,13 @@ class Turns:
     ) -> Call:
         """A new call beside those of its session; it has to leave at its end."""
         session, now = message.session, self.clock.now()
+        # What is remembered may outlive its session, in whose place another one has begun. The
+        # newest entry of an ended one is read each time.
+        if now > self.worker.forget_at:
+            self.worker.forget()
+        known = self.worker.heads.get(session, NO_HEAD).entry
+        if known is not None and known.is_ended:
+            self.worker.remember_head(session, None)
         if session in self.returns.by_session:
             self.returns.replace_one(self.returns.by_session[session], now)
         gathering = self.gatherings[session]

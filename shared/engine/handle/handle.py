@@ -461,6 +461,8 @@ def build_result(
     reminders = given.reminders
     if reminders or handled.outputs:
         reminders = keep_reminders(reminders, message, handled.cancels, batches)
+    if handled.ends:
+        reminders = {}
     if handler.answer is not None and type(handled.answer) not in (handler.answer, type(None)):
         found = type(handled.answer).__name__
         raise NotStorable(f"its answer is a {found}, not a {handler.answer.__name__}")
@@ -485,6 +487,8 @@ def build_result(
         is_state_kept=(state, model) == (given.state, given.model)
         and to_json(state) == to_json(given.state),
         base=given.base,
+        ends=handled.ends,
+        silence=int(handler.ends_after.total_seconds()) if handler.ends_after else None,
     )
 
 

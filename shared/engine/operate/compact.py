@@ -4,23 +4,31 @@ Only journals with an old mark are looked at, so the work is in proportion to wh
 head is never removed, and neither is what a kept entry builds on. Entries are removed oldest first:
 a worker that slept on an old head finds that entry gone before the one that it would create again.
 
+Of a session that has ended nothing is left in the end. Once its newest entry is as old as the
+retention, its ledgers give no further number; and when nothing has come for it for as long as a
+queue may keep a copy, all that is left goes in one batch. A session whose handlers say that silence
+ends it is ended here, too. Why that is sound is written in docs/adr (0086).
+
 The regions share the sessions by name. What one of them has not done for a day, the others do.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from shared.domain import next_entry
+from shared.domain.decision import cursor_of
 from shared.domain.errors import LockstepError
-from shared.domain.journal import Entry, Status
-from shared.domain.message import home_region
+from shared.domain.journal import ARRIVALS, Entry, Status
+from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, home_region
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import PendingOutbox, Rerun
 from shared.engine.operate.failed_sessions import FailedSessions
 from shared.engine.worker import Worker
 from shared.ports import SessionNeed, StoredEntry
+from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.compact")
 
@@ -33,6 +41,7 @@ SESSIONS_AT_ONCE = 16
 RUN_SECONDS = 240.0
 # How long after the retention a region leaves the others' sessions to them.
 LEFT_SECONDS = 24 * 3600.0
+DAY_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,8 @@ class OldPart:
     """The old part of a session: what lies below `kept` is superseded, and goes unless needed.
 
     `pending` may need some of it. `marked` are old marks; with `is_found_again` the session needs
-    one more, because it has younger entries without any.
+    one more, because it has younger entries without any. `resting` is the newest entry where it is
+    old and the session has ended, or may by itself.
     """
 
     kept: Entry
@@ -56,6 +66,7 @@ class OldPart:
     pending: Sequence[PendingOutbox]
     marked: Sequence[int]
     is_found_again: bool = False
+    resting: StoredEntry | None = None
 
     @property
     def floor(self) -> int:
@@ -65,7 +76,8 @@ class OldPart:
 
     def marks_from(self, position: int) -> dict[int, bool]:
         """Return the marks when only entries from a position on are left."""
-        marks = {marked: False for marked in self.marked if marked >= position}
+        rests = self.resting.entry.position if self.resting else None
+        marks = {one: False for one in self.marked if one >= position and one != rests}
         return marks | ({self.kept.position: True} if self.is_found_again else {})
 
 
@@ -73,10 +85,14 @@ class Compactor:
     """Keeps journals short, in the background."""
 
     def __init__(self, worker: Worker, regions: tuple[str, ...]) -> None:
+        self.worker = worker
         self.journal = worker.journal
+        # The container of ledgers that lie elsewhere, where there is one.
+        self.ledgers: Journal | None = None
         self.clock = worker.clock
         self.region = worker.owner.region
         self.retention_seconds = worker.policy.retention_seconds
+        self.copies_seconds = worker.policy.copies_seconds
         self.regions = regions
         self.failed = FailedSessions()
 
@@ -96,6 +112,7 @@ class Compactor:
             tries = (self.try_session(session, slots, stop_at) for session in sessions)
             removed += await asyncio.gather(*tries)
             sessions = [one for one in await self.find_sessions() if one not in seen]
+        await self.remove_left_ledgers()
         return Compacted(sum(count or 0 for count in removed), removed.count(None))
 
     async def find_sessions(self) -> list[str]:
@@ -151,7 +168,9 @@ class Compactor:
             marks = part.marks_from(floor) if is_last and is_done else {}
             await self.journal.compact(session, positions, marks, states)
             removed += len(positions)
-            is_over = is_last and (is_whole or not is_done)
+            is_over = is_last and (is_whole or not is_done or part.resting is not None)
+            if is_over and is_done and part.resting is not None:
+                removed += await self.go_on(part.resting)
             if is_over or self.clock.now() >= stop_at:
                 return removed, is_done
 
@@ -172,18 +191,88 @@ class Compactor:
         # of which only the newest entry is left has no mark, and is found no more.
         is_found_again = bool(younger) and not any(one.is_marked for one in younger)
         marked = [one.entry.position for one in old if one.is_marked]
-        return OldPart(kept, entries[-1].entry, pending, marked, is_found_again)
+        head = entries[-1].entry
+        resting = entries[-1] if not younger and may_rest(head) else None
+        return OldPart(kept, head, pending, marked, is_found_again, resting)
 
     async def read_part(self, session: str) -> OldPart | None:
         """The old part of a longer session, up to its newest old mark; None for no such mark."""
         milestone = await self.journal.milestone(session, self.retention_seconds)
-        kept = await self.journal.entry(session, milestone) if milestone is not None else None
+        kept = (
+            await self.journal.stored_entry(session, milestone) if milestone is not None else None
+        )
         head = await self.journal.head(session)
         if kept is None or head is None:
             return None
         pending = await self.journal.pending(session, self.regions)
         blocked = await self.journal.blocked(session)
-        return OldPart(kept, head, [*pending, *blocked], [kept.position])
+        position, is_head = kept.entry.position, kept.entry.position == head.position
+        resting = kept if is_head and may_rest(head) else None
+        return OldPart(kept.entry, head, [*pending, *blocked], [position], resting=resting)
+
+    async def go_on(self, stored: StoredEntry) -> int:
+        """End a session after its silence, or remove it once it has ended; how many entries went.
+
+        `stored` is its newest entry, which is old. It is marked anew where it stays: that makes it
+        young, so that the session is looked after once in each retention.
+        """
+        head, quiet = stored.entry, stored.entry.quiet
+        age = stored.read_at - stored.written_at
+        if not head.is_ended:
+            quiet = (quiet or 0.0) + age
+            if head.silence is not None and quiet >= head.silence and is_settled(head):
+                reason = f"nothing came for {quiet / DAY_SECONDS:.1f} days"
+                ended = next_entry.end(head, self.worker.new_attempt(), (), reason)
+                await self.worker.commit(head, ended)
+                return 0
+        elif is_settled(head):
+            numbers = await self.end_ledgers(head.session)
+            if numbers is not None and goes_on_elsewhere(head, numbers):
+                await self.journal.compact(head.session, (), {head.position: False})
+                return 0
+            has_all = numbers is not None and all(
+                cursor_of(head, group).next >= number for group, number in numbers.items()
+            )
+            quiet = None if not has_all else 0.0 if quiet is None else quiet + age
+            if quiet is not None and quiet >= self.copies_seconds:
+                if await self.journal.remove_session(stored):
+                    if self.ledgers is not None:
+                        await self.ledgers.remove_ledgers(head.session)
+                    return 1
+                quiet = None
+        await self.journal.note_quiet(stored, quiet)
+        return 0
+
+    async def end_ledgers(self, session: str) -> Mapping[str, int] | None:
+        """Let no ledger of a session give a further number; None where that cannot be yet.
+
+        By group, the next number of each: all below it were given.
+        """
+        numbers: dict[str, int] = {}
+        for journal in (self.journal, self.ledgers):
+            if journal is None:
+                continue
+            are_apart = journal is self.ledgers
+            found = await journal.end_all_ledgers(session, are_apart=are_apart)
+            if found is None:
+                return None
+            numbers |= found
+        return numbers
+
+    async def remove_left_ledgers(self) -> None:
+        """Remove ended ledgers in a container of their own whose session went without them.
+
+        A crash between the two removals leaves them, and their producers are refused by name.
+        """
+        if self.ledgers is None:
+            return
+        seconds = self.copies_seconds + 3 * self.retention_seconds
+        for session in await self.ledgers.sessions(
+            SessionNeed.COMPACTION, older_than_seconds=seconds, limit=SEARCHED_MAX
+        ):
+            head = await self.journal.head(session)
+            if head is None or not head.is_ended:
+                await self.ledgers.remove_ledgers(session)
 
     async def needed_by(self, pending: PendingOutbox) -> int | None:
         """The lowest position that a pending outbox still needs; None for a producer's."""
@@ -193,6 +282,28 @@ class Compactor:
         before = await self.journal.entry(pending.session, position - 1)
         state_at = state_position(before)
         return position - 1 if state_at is None else state_at
+
+
+def may_rest(head: Entry) -> bool:
+    """Say whether a session that this is the newest entry of has ended, or may by itself."""
+    return head.is_ended or head.silence is not None
+
+
+def is_settled(head: Entry) -> bool:
+    """Say whether nothing of a session waits that its newest entry knows of."""
+    # Which regions lagged when it was made says nothing of today: older outboxes are looked at.
+    is_out = not (head.outbox.regions or head.outbox.blocked)
+    has_ended = head.status is not Status.WORKING and head.halt is None
+    return is_out and has_ended and not head.parked and not head.is_open
+
+
+def goes_on_elsewhere(head: Entry, numbers: Collection[str]) -> bool:
+    """Say whether somebody numbers messages for a session by what is kept outside of it.
+
+    These numbers go on when the session is gone. So its newest entry stays, and tells them.
+    """
+    own = {ARRIVALS, HERE_PREFIX + head.session, OUTPUTS_PREFIX + head.session}
+    return head.has_evicted or not {*head.cursors} <= own | {*numbers}
 
 
 def fit_batch(entries: Sequence[Entry], most: int) -> tuple[list[int], list[int]]:

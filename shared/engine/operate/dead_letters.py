@@ -8,6 +8,7 @@ function is triggered by dead letters: the host cannot give every body to one, a
 comes back without an end and without a pause.
 """
 
+from shared.domain.decision import CLOCK_SLACK_SECONDS
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.identity import identify
 from shared.domain.message import Message
@@ -18,6 +19,7 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.operate.reject import Rejecter
 from shared.ports import DeadLetter
 
+DAY_SECONDS = 24 * 3600.0
 # Of one run; the next one takes more.
 LETTERS_MAX = 100
 
@@ -78,8 +80,22 @@ class DeadLetters:
             return False
         return True
 
+    def age_of(self, letter: DeadLetter) -> float:
+        """Return for how long the broker has had a letter, right to the hour."""
+        if letter.enqueued_at is None:
+            return 0.0
+        return self.worker.clock.today() - letter.enqueued_at.timestamp() - CLOCK_SLACK_SECONDS
+
     async def consume(self, message: Message, letter: DeadLetter) -> str | None:
         """Consume a letter like any message; return why where no journal takes it."""
+        age, kept = self.age_of(letter), self.worker.policy.copies_seconds
+        if message.number is not None and age > kept:
+            # Ended sessions are kept for as long as a queue keeps copies. This one lay longer among
+            # the dead letters, so the session that took it may be gone, and its numbers used anew.
+            began = await self.worker.journal.session_age(message.session)
+            if began is None or began < age:
+                days = f"{kept / DAY_SECONDS:g} days"
+                return f"it is over {days} old, and its session began later, or is not there"
         try:
             outcome = await self.consumer.consume(message, letter=letter)
         except InvalidMessage as error:

@@ -15,6 +15,7 @@ from shared.domain.errors import (
     NotHalted,
     NotMissing,
     NotOpen,
+    SessionEnded,
     Unavailable,
     UnknownSession,
     UnreadableState,
@@ -67,6 +68,7 @@ class ResolutionAction(StrEnum):
     REDIRECT = "redirect"
     DROP = "drop"
     ERASE = "erase"
+    END = "end"
 
 
 # What an action must say, and what it may say besides who decided and why.
@@ -81,6 +83,7 @@ ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
     ResolutionAction.REDIRECT: (frozenset({"queue", "to"}), frozenset({"at"})),
     ResolutionAction.DROP: (frozenset({"queue"}), frozenset({"at"})),
     ResolutionAction.ERASE: (frozenset(), frozenset()),
+    ResolutionAction.END: (frozenset(), frozenset()),
 }
 
 # What a person can do about each.
@@ -155,14 +158,16 @@ class Resolver:
         set whether the session is halted or not; a halted one stays so, until its message is run
         again on that state, or skipped. Raises InvalidState for a state that is not its model's;
         UnknownSession; NotHalted, NotMissing or NotOpen where what the decision is about does not
-        stand still (any more); NotOpen or NotAllowed for what cannot be erased; UnknownType for a
-        corrected type without a handler; Unavailable when other workers kept being first.
+        stand still (any more); NotOpen or NotAllowed for what cannot be erased or ended;
+        SessionEnded for what a session no longer takes that has; UnknownType for a corrected type
+        without a handler; Unavailable when other workers kept being first.
         """
         others = {
             ResolutionAction.CLOSE: self.close,
             ResolutionAction.SET_STATE: self.set_state,
             ResolutionAction.SKIP_NUMBER: self.skip_numbers,
             ResolutionAction.ERASE: self.erase,
+            ResolutionAction.END: self.end,
         }
         for _ in range(TRIES):
             entry = await others.get(decision.action, self.resolve_fault)(session, decision)
@@ -224,6 +229,8 @@ class Resolver:
         head = require_ended(session, await self.worker.read_head(session))
         if decision.at is not None and (head.halt is None or decision.at != head.halt.at):
             raise NotHalted(f"session {session!r} is not halted by entry {decision.at}")
+        if head.is_ended:
+            raise SessionEnded(f"session {session!r} has ended: its state stays as it is")
         declared = await self.model_of(head, decision)
         current = ModelVersion(declared.name, declared.version)
         try:
@@ -271,6 +278,26 @@ class Resolver:
             return None
         await self.remove_before(entry)
         return entry
+
+    async def end(self, session: str, decision: ResolutionRequest) -> Entry | None:
+        """End a session: it takes nothing new any more; None when another worker was first.
+
+        The same decision again finds its entry. Raises NotOpen where something of the session
+        waits, SessionEnded where it has ended otherwise, NotAllowed for a saga's.
+        """
+        if key_of(session) is not None:
+            raise NotAllowed("a saga ends its own session")
+        head = require_ended(session, await self.worker.read_head(session))
+        await self.require_settled(session, head)
+        if head.is_ended:
+            if head.resolution == decision.resolution:
+                return head
+            raise SessionEnded(f"session {session!r} has ended already")
+        lagging = await self.dispatcher.catch_up(head)
+        entry = next_entry.end(
+            head, self.worker.new_attempt(), lagging, resolution=decision.resolution
+        )
+        return await self.dispatcher.append(head, entry)
 
     async def remove_before(self, entry: Entry) -> None:
         """Remove every older entry of a session."""

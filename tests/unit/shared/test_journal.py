@@ -10,6 +10,7 @@ from shared.domain.decision import (
     CLOCK_SLACK_SECONDS,
     Decision,
     Duplicate,
+    Ended,
     Fenced,
     Gap,
     Halted,
@@ -67,6 +68,7 @@ def place_of(head: Entry | None, **made_from: Any) -> int:
     return number.sequence
 
 
+ENDED = replace(head(), is_ended=True)
 HALTED = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
 
 
@@ -91,6 +93,13 @@ HALTED = replace(head(), halt=Halt(at=8, number=Number("bank", 2, 5)))
         (HALTED, message(5, level=2), Duplicate()),
         (HALTED, message(6, level=2), Halted(at=8)),
         (HALTED, message(1, group="other"), Halted(at=8)),
+        # An ended one takes nothing new, knows what it had, and waits for what is missing.
+        (ENDED, message(4, level=2), Duplicate()),
+        (ENDED, message(5, level=2), Ended()),
+        (ENDED, message(5, level=1), Fenced(level=2)),
+        (ENDED, message(6, level=2), Gap(expected=5)),
+        (ENDED, message(0, group="newcomer"), Ended()),
+        (ENDED, PLAIN, Ended()),
         (head(), PLAIN, Proceed()),
         (None, PLAIN, Proceed()),
         (replace(head(), parked={ARRIVALS: 2}), PLAIN, Gap(expected=0)),
