@@ -8,7 +8,13 @@ import azure.functions as func
 
 from functions.http.requests import SESSION, path_to
 from functions.http.responses import describe_problem, respond
-from shared.domain.errors import ContentConflict, MessageFaulted, OutcomeUnknown, TooOld
+from shared.domain.errors import (
+    ContentConflict,
+    MessageFaulted,
+    OutcomeUnknown,
+    SessionEnded,
+    TooOld,
+)
 from shared.domain.message import Message
 from shared.domain.producer import HTTP_SOURCE
 from shared.engine.build import Services
@@ -20,6 +26,7 @@ from shared.engine.consume.outcomes import (
     Reply,
     Waiting,
 )
+from shared.engine.consume.park import ENDED
 
 # What goes on after its time: nobody else holds these tasks.
 UNDER_WAY: set[asyncio.Task[Reply]] = set()
@@ -58,7 +65,7 @@ def forget(asking: asyncio.Task[Reply]) -> None:
 
 
 def respond_reply(message: Message, reply: Reply) -> func.HttpResponse:
-    """A reply as an answer over HTTP: 200, 202 while it waits, 422 for a fault."""
+    """A reply over HTTP: 200, 202 while it waits, 422 for a fault, 409 after an end."""
     path = path_to(SESSION, message.session)
     document = {"session": message.session, "message": message.id}
     match reply:
@@ -67,7 +74,7 @@ def respond_reply(message: Message, reply: Reply) -> func.HttpResponse:
         case Waiting():
             return respond(document | {"see": path}, 202, {"Location": f"/api/{path}"})
         case Failed(reason, position, halts):
-            fault = MessageFaulted(reason)
+            fault = SessionEnded(reason) if reason == ENDED else MessageFaulted(reason)
             details = describe_problem(fault) | document | {"position": position, "halts": halts}
             return respond(details, details["status"], None, "application/problem+json")
         case Conflicting(reason):

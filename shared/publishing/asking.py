@@ -78,6 +78,7 @@ class Asker:
         Returns what its handler answered, and where. Raises
 
         - MessageFaulted: it did not take effect, for the reason that the journal has;
+        - SessionEnded: it did not, because the session had ended;
         - any other CallerError: it was not taken, or nobody knows any more what came of it;
         - Unavailable: no region could be asked, so nothing happened;
         - OutcomeUnknown: time is over. It may take effect, or waits in the journal: ask the same.

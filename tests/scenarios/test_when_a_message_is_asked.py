@@ -290,6 +290,20 @@ async def test_when_it_was_published_and_failed_asking_says_so(world: BusinessWo
     assert (status, found["type"], found["halts"]) == (422, "MessageFaulted", True)
 
 
+async def test_when_the_session_has_ended_who_asks_is_told(world: BusinessWorld) -> None:
+    @world.handlers.register("account.close", state=Account, body=Amount)
+    def close(account: Account, body: Amount, _: Context) -> Handled[Account]:
+        return Handled(booked(account, body), ends=True)
+
+    closed = await post(world.east, kind="account.close")
+
+    for worker in (world.east, world.west):
+        status, found = await post(worker, "k-2")
+        assert (status, found["type"], found["position"]) == (409, "SessionEnded", 1)
+        assert await post(worker, kind="account.close") == closed
+    assert world.amounts() == [1]
+
+
 async def test_when_what_was_published_is_compacted_asking_says_so(world: BusinessWorld) -> None:
     await publish(world.east)
     await publish(world.east, "k-2")

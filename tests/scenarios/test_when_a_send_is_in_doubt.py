@@ -378,6 +378,7 @@ def test_producers_use_the_container_of_the_ledgers_and_the_app_its_journal() ->
     assert name_of(adapters.journal) == "journal"
     assert services.external_ledgers is not None
     assert name_of(services.external_ledgers.journal) == "ledgers"
+    assert services.compactor.ledgers is services.external_ledgers.journal
     assert services.journal is services.producer.journal is adapters.journal
     assert connect(Settings.read(ENVIRONMENT), handlers).external_ledgers is None
 
