@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from pydantic import BaseModel
 
 from shared.domain.errors import NotAllowed, NotOpen, SessionEnded, Unavailable
 from shared.domain.handler import HERE, Context, Handled, Handlers, Kind, Output
@@ -20,6 +21,13 @@ from tests.world import IMPATIENT, Account, Amount, Receipt, World, booked, mess
 
 END = ResolutionRequest(ResolutionAction.END, "Ada", "the account was closed")
 handlers = Handlers()
+
+
+class Notes(BaseModel):
+    """A large state of which little changes."""
+
+    text: str = ""
+    amount: int = 0
 
 
 @handlers.register("account.add", state=Account, body=Amount)
@@ -261,6 +269,26 @@ async def test_a_person_ends_a_session_once(world: World) -> None:
     await world.west.resolver.resolve("acc-7", closed)
     await world.west.resolver.resolve("acc-7", replace(END, action=ResolutionAction.ERASE))
     assert require(world.journal.newest("acc-7")).is_ended
+
+
+async def test_when_a_person_ends_a_session_its_large_state_stays_as_it_was() -> None:
+    large = Handlers()
+
+    @large.register("account.add", state=Notes, body=Amount)
+    def note(notes: Notes, body: Amount, _: Context) -> Notes:
+        return Notes(text="x" * 40_000, amount=notes.amount + body.amount)
+
+    world = World(handlers=large)
+    await take(world.east, *map(message, range(3)))
+    # Of so large a state an entry holds what has changed.
+    assert "change" in world.entries()[-1]
+
+    ended = await world.west.resolver.resolve("acc-7", END)
+
+    worker = world.worker("west").worker
+    head = require(await worker.read_head("acc-7"))
+    assert (await worker.input_after(head)).state["amount"] == 6
+    assert (head.position, head.is_ended) == (ended.position, True)
 
 
 @pytest.mark.parametrize(
