@@ -10,7 +10,7 @@
 SHELL := /bin/bash
 RUN := .venv/bin/python
 DAYS ?= 1
-SEEDS ?= 5000
+SEEDS ?=
 PARTS ?=
 FIRST ?= 0
 PROFILE ?= rough
@@ -53,10 +53,10 @@ test: .venv/ready-for-tests  ## every kind of test, the large ones as samples; C
 	@$(RUN) -m tests test
 
 proof: .venv/ready-for-tests  ## everything at full size, for hours (PARTS="chaos audit" SEEDS=100000)
-	@$(RUN) -m tests proof --seeds $(SEEDS) $(foreach part,$(PARTS),--part $(part))
+	@$(RUN) -m tests proof $(if $(SEEDS),--seeds $(SEEDS)) $(foreach part,$(PARTS),--part $(part))
 
 simulate: .venv/ready  ## the engine in two simulated regions (SEEDS=5000 FIRST=0 PROFILE=rough|fair)
-	@$(RUN) -m proof.simulation --seeds $(SEEDS) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
+	@$(RUN) -m proof.simulation --seeds $(or $(SEEDS),5000) --first $(FIRST) --profile $(PROFILE) --jobs 2 $(ARGS)
 
 chaos: .venv/ready  ## real processes under load, and killed (SECONDS=180 MESSAGES=N SEED=1)
 	@$(RUN) -m proof.chaos --seconds $(SECONDS) $(if $(MESSAGES),--messages $(MESSAGES)) \
