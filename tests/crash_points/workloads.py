@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
+from typing import Any
 from unittest.mock import MagicMock, patch
 
 from proof.simulation.world.variant import small_limits
@@ -27,13 +28,13 @@ from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.journal import Repetition
 from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
-from shared.domain.producer import Draft, Ledger, ProducerOptions
+from shared.domain.producer import HTTP_SOURCE, Draft, Ledger, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.saga.plan import SagaState
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
-from shared.engine.consume.outcomes import Reply, Waiting
+from shared.engine.consume.outcomes import Answered, Reply, Waiting
 from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
@@ -58,6 +59,7 @@ type Work = Callable[[BusinessRegions], Awaitable[object]]
 SESSION = "acc-7"
 BILLS = [message(n, kind="account.bill") for n in range(8)]
 KEPT_FOR = {"LOCKSTEP_QUEUE": "in"}
+ASKED = replace(plain(0, "account.ask"), id="k-2", source=HTTP_SOURCE, body=b'{"amount":7}')
 DRAFTS = [Draft(f"m-{n}", "account.add", b'{"amount":1}') for n in range(3)]
 
 
@@ -415,9 +417,13 @@ async def acknowledged_later(regions: BusinessRegions) -> object:
 
 
 async def published(regions: BusinessRegions) -> object:
-    """Two operations of a producer group, by processes that may die."""
+    """Two operations of a producer group, by processes that may die, and what it has published."""
     for wanted in (DRAFTS[:2], DRAFTS[2:]):
         await regions.insist(partial(publish, wanted))
+    ledger = await regions.insist(lambda worker: worker.producer.look(SESSION, "bank"))
+    # What is not recorded as sent yet does not count.
+    assert ledger is not None
+    assert ledger.next <= len(DRAFTS)
     return await regions.end()
 
 
@@ -483,6 +489,62 @@ async def commanded(regions: BusinessRegions) -> object:
         return reply
 
     return await regions.insist(ask), await regions.result()
+
+
+async def asked(regions: BusinessRegions) -> object:
+    """A key that was published and is asked, too, and one that is asked behind a fault."""
+    with regions.undisturbed():
+        published = await ingested("k-1", "account.ask", regions)
+    await regions.insist(partial(wait_for, replace(ASKED, id="k-1")))
+    await regions.take([published])
+    first = await regions.insist(partial(answer_to, replace(ASKED, id="k-1")))
+    await regions.take([message(0, kind="account.burn")])
+    await regions.insist(partial(wait_for, ASKED))
+    with regions.undisturbed():
+        # Somebody removed the entry that parked it.
+        await regions.take(BILLS[1:2])
+        stored = regions.journal.partitions[SESSION]
+        for key in [key for key, one in stored.items() if is_named(ASKED, one)]:
+            del stored[key]
+    await regions.insist(partial(wait_for, ASKED))
+    decision = ResolutionRequest(ResolutionAction.EDIT, "Ada", "a typing error", b'{"amount":-3}')
+    await regions.insist(partial(resolve, decision))
+    second = await regions.insist(partial(answer_to, ASKED))
+    return first, second, await regions.end()
+
+
+def is_named(asked: Message, document: Mapping[str, Any]) -> bool:
+    """Say whether a document is an entry of this message."""
+    return any(one["id"] == asked.id for one in document.get("identities", ()))
+
+
+async def wait_for(asked: Message, worker: Services) -> None:
+    """Ask what cannot be answered yet."""
+    assert isinstance(await worker.consumer.ask(asked), Waiting)
+
+
+async def answer_to(asked: Message, worker: Services) -> object:
+    """What the handler answers."""
+    reply = await worker.consumer.ask(asked)
+    if not isinstance(reply, Answered):
+        raise Unavailable(f"it has not come to its end: {reply}")
+    return reply.answer
+
+
+async def watched(regions: BusinessRegions) -> object:
+    """A watcher who knows nothing, one who knows all, and one who knows what is not there."""
+    with regions.undisturbed():
+        await regions.take(BILLS[:1], BILLS[1:2])
+        await regions.finish()
+        regions.replace_workers("both")
+    regions.faults.is_over = False
+
+    async def watch(after: int, worker: Services) -> object:
+        changes = await worker.watch.changes(SESSION, after, 1.0)
+        return [one.entry.position for one in changes.entries], changes.newest
+
+    told = [await regions.insist(partial(watch, after)) for after in (-1, 1, 7)]
+    return told, await regions.end()
 
 
 async def rejected(regions: BusinessRegions) -> object:
@@ -699,6 +761,8 @@ WORKLOADS: Mapping[str, Work] = {
         published_too_large,
         numbered_elsewhere,
         commanded,
+        asked,
+        watched,
         rejected,
         unreadable,
         sent_again,

@@ -218,6 +218,8 @@ PAGE_CALLS = {"listed", "recent_entries", "waiting_seconds"}
 REPETITION_CALLS = {"repetition", "record_repetition", "end_repetition"}
 BLOCKED_CALLS = {"blocked", "blocked_queues", "decide"}
 SENDING_CALLS = {"begin_sending"}
+ENDING_CALLS = {"end_ledger", "end_all_ledgers", "note_quiet", "remove_session", "remove_ledgers"}
+ENDING_CALLS |= {"session_age"}
 STORE_CALLS = (
     "head",
     "entry",
@@ -238,7 +240,7 @@ ONE_PAIR_IN = 1 if IS_PROOF else 23
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
     elsewhere = PRODUCER_CALLS | BACKGROUND_CALLS | CLAIM_CALLS | STAGING_CALLS | ARRIVAL_CALLS
     elsewhere |= OPERATOR_CALLS | BLOCKED_CALLS | EVICTION_CALLS | PAGE_CALLS | REPETITION_CALLS
-    elsewhere |= SENDING_CALLS
+    elsewhere |= SENDING_CALLS | ENDING_CALLS
     assert {*STORE_CALLS} | elsewhere == CALLS
 
 
