@@ -15,12 +15,10 @@ from shared.domain.message import (
     ID_CHARACTERS_MAX,
     STORED_BYTES_MAX,
 )
-from spark.read.mapping import WHOLE_NUMBERS, SourceMapping
+from spark.read.mapping import SourceMapping
+from spark.read.values import encode_order, read_column, write_text, write_time, write_value
 from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
 
-# Added to a whole number of 64 bits, this makes it a number without a sign.
-OFFSET = 2**63
-DIGITS = 20
 # Names for the mapping's own columns. They have a dot, which no column of a mapped table may have.
 ROW, FACT, MARK = "lockstep.row", "lockstep.fact", "lockstep.watermark"
 REPEATED_KEY = "repeated key"
@@ -61,8 +59,9 @@ def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
     accepted, rejected = rows.where("reason is null"), rows.where("reason is not null")
     highest = None
     if mapping.watermark is not None:
-        mark = F.col("watermark").cast(mapping.columns[mapping.watermark])
-        found = accepted.agg(F.max(mark).cast("string")).first()
+        kind = mapping.columns[mapping.watermark]
+        highest_value = F.max(F.col("watermark").cast(kind))
+        found = accepted.agg(write_time(highest_value, kind)).first()
         highest = None if found is None else found[0]
     session = F.from_json("row", "map<string,string>")[mapping.session]
     repeated = rejected.where(F.col("reason") == REPEATED_KEY)
@@ -87,10 +86,12 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     """
     parsed = table.select(
         F.struct(*mapping.columns, BROKEN_LINE).alias(ROW),
-        *(F.col(name).try_cast(kind).alias(name) for name, kind in mapping.columns.items()),
+        *(read_column(table, name, kind).alias(name) for name, kind in mapping.columns.items()),
     )
-    mark = F.lit(None) if mapping.watermark is None else F.col(mapping.watermark)
-    stated = parsed.select("*", build_fact(mapping).alias(FACT), mark.cast("string").alias(MARK))
+    mark = F.lit(None).cast("string")
+    if mapping.watermark is not None:
+        mark = write_time(F.col(mapping.watermark), mapping.columns[mapping.watermark])
+    stated = parsed.select("*", build_fact(mapping).alias(FACT), mark.alias(MARK))
     reasons = (F.when(is_failed, reason) for reason, is_failed in list_row_checks(mapping))
     checked = stated.select(
         F.col(f"`{ROW}`"),
@@ -110,19 +111,22 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
 
 
 def build_fact(mapping: SourceMapping) -> Column:
-    columns = mapping.columns
+    columns, nothing = mapping.columns, F.lit(None).cast("string")
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
-    time = F.lit(None) if mapping.time is None else F.col(mapping.time)
     newer = mapping.version or mapping.watermark
-    version = F.lit(None) if newer is None else encode_order(newer, columns[newer])
+    body = (write_value(F.col(name), columns[name]).alias(name) for name in sorted(mapping.body))
+    time = nothing
+    if mapping.time is not None:
+        text = write_time(F.col(mapping.time), columns[mapping.time])
+        time = F.when(F.trim(text) != "", F.replace(text, F.lit(" "), F.lit("T")))
     return F.struct(
-        F.col(mapping.session).cast("string").alias("session"),
-        F.to_json(F.array(*(F.col(name).cast("string") for name in mapping.key))).alias("key"),
-        F.array(*(encode_order(name, columns[name]) for name in mapping.order)).alias("place"),
+        write_text(F.col(mapping.session), columns[mapping.session]).alias("session"),
+        F.to_json(F.array(*(write_text(F.col(n), columns[n]) for n in mapping.key))).alias("key"),
+        F.array(*(encode_order(F.col(n), columns[n]) for n in mapping.order)).alias("place"),
         kind.cast("string").alias("type"),
-        F.to_json(F.struct(*sorted(mapping.body)), {"ignoreNullFields": "false"}).alias("body"),
-        F.replace(time.cast("string"), F.lit(" "), F.lit("T")).alias("time"),
-        version.cast("string").alias("version"),
+        F.to_json(F.struct(*body), {"ignoreNullFields": "false"}).alias("body"),
+        time.alias("time"),
+        (nothing if newer is None else encode_order(F.col(newer), columns[newer])).alias("version"),
     )
 
 
@@ -133,24 +137,6 @@ def order_newest_first() -> tuple[Column, ...]:
     every run.
     """
     return (F.col("version").desc_nulls_last(), F.col("place").asc(), F.col("body").asc())
-
-
-def encode_order(name: str, kind: str) -> Column:
-    """A column as text that sorts as the column's own values do."""
-    column = F.col(name)
-    match kind:
-        case "date":
-            number = F.unix_date(column)
-        case "timestamp":
-            number = F.unix_micros(column)
-        case "timestamp_ntz":
-            number = F.unix_micros(column.cast("timestamp"))
-        case _ if kind in WHOLE_NUMBERS:
-            number = column
-        case _:
-            return column.cast("string")
-    unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")
-    return F.lpad(unsigned.cast("decimal(20,0)").cast("string"), DIGITS, "0")
 
 
 def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
@@ -164,6 +150,12 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
     return [
         ("broken line", get_source_cell(BROKEN_LINE).isNotNull()),
         *((f"missing {name}", get_source_cell(name).isNull()) for name in mapping.required_columns),
+        # Only a body may hold blank text.
+        *(
+            (f"missing {name}", F.trim(get_source_cell(name)) == "")
+            for name in mapping.required_columns
+            if name in texts
+        ),
         # What could not be cast to the declared type is null beside a cell that is not.
         *(
             (f"malformed {name}", get_source_cell(name).isNotNull() & F.col(name).isNull())
@@ -177,7 +169,7 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
             F.octet_length(F.encode(session, "UTF-16LE")) > 2 * ID_CHARACTERS_MAX,
         ),
         ("no type", get_fact_field("type") == ""),
-        *((f"malformed {name}", is_no_time(name)) for name in texts if name == mapping.time),
+        *((f"malformed {name}", is_no_time()) for name in texts if name == mapping.time),
         ("body too large", F.octet_length(body) > BODY_BYTES_MAX),
         ("body too large", is_too_large_escaped(body)),
     ]
@@ -191,9 +183,10 @@ def get_fact_field(name: str) -> Column:
     return F.col(f"`{FACT}`.{name}")
 
 
-def is_no_time(name: str) -> Column:
+def is_no_time() -> Column:
     """Return whether a text is no ISO 8601 time; handlers get it as `now`."""
-    return ~(F.rlike(name, F.lit(ISO_TIME)) & F.col(name).try_cast("timestamp").isNotNull())
+    time = get_fact_field("time")
+    return ~(F.rlike(time, F.lit(ISO_TIME)) & time.try_cast("timestamp").isNotNull())
 
 
 def is_undecodable(name: str) -> Column:

@@ -31,6 +31,8 @@ LATENESS_FORMS = {
     "date": re.compile(r"\d+ days?"),
     **dict.fromkeys(WHOLE_NUMBERS, re.compile(r"\d+")),
 }
+# How values write times (read/values.py). A manifest of before has no such number.
+TIMES_FORMAT = "format 2, in UTC with all digits"
 # Types with the same order everywhere, and with a text that keeps the whole value.
 ORDERABLE_TYPES = (*WHOLE_NUMBERS, "string", "date", "timestamp", "timestamp_ntz")
 
@@ -99,7 +101,9 @@ class SourceMapping:
     def describe(self, zone: str) -> dict[str, str]:
         """Return what keys, places and contents depend on beside the rows, as texts to compare.
 
-        The time zone is part of it if a column depends on it.
+        The time zone is part of it if a column depends on it, and so is the format of times where
+        an older release wrote them otherwise: without digits below a millisecond in bodies, and in
+        the session's zone.
         """
         lists = {"key": self.key, "order": self.order, "body": sorted(self.body)}
         single = {"session": self.session, "type_column": self.type_column}
@@ -113,6 +117,10 @@ class SourceMapping:
             found["type"] = self.type
         if any("timestamp" in text.replace("timestamp_ntz", "") for text in found.values()):
             found["time zone"] = zone
+        times = {name for name, kind in self.columns.items() if kind.startswith("timestamp")}
+        others = {self.session, *self.key, *self.order, self.version or self.watermark}
+        if times & {*self.body} or (zone != "UTC" and times & others):
+            found["times"] = TIMES_FORMAT
         return found
 
     @classmethod

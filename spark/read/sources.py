@@ -17,6 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.job.files import SparkFiles
 from spark.read.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
+from spark.read.values import is_cut_by_readers, read_column
 from spark.schemas import BROKEN_LINE, build_text_schema
 
 # CSV as RFC 4180 has it, and as Excel, pandas and Python's csv module write it: a quote within
@@ -90,7 +91,9 @@ def read_csv(
 
 def read_json(reader: Reader, path: str, mapping: SourceMapping) -> DataFrame:
     chosen = reader.options(**KEEP_BROKEN_LINES).options(**mapping.options)
-    return chosen.json(path, schema=declare_schema(mapping))
+    # Spark's reader of JSON rounds decimals, and cuts times, where a text would be refused.
+    texts = {n: "string" for n, kind in mapping.columns.items() if is_cut_by_readers(kind)}
+    return chosen.json(path, schema=declare_schema({**mapping.columns, **texts}))
 
 
 def complete_csv_options(
@@ -196,7 +199,7 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
                 reader = reader.format(form).options(**options)
                 if form is SourceFormat.DELTA:
                     return prepare_table(reader.load(folder), mapping)
-                table = reader.schema(declare_schema(mapping)).load(folder)
+                table = reader.schema(declare_schema(mapping.columns)).load(folder)
         return select_columns(table, mapping)
     except SparkFailure as error:
         raise JobRefused(describe_failure(folder, mapping.format, error)) from None
@@ -210,26 +213,26 @@ def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None
     if watermark is None or mapping.watermark is None:
         return table
     kind = mapping.columns[mapping.watermark]
-    column, first = F.col(mapping.watermark).try_cast(kind), F.lit(watermark).cast(kind)
+    column, first = read_column(table, mapping.watermark, kind), F.lit(watermark).cast(kind)
     if mapping.lateness is not None:
         is_number = kind in WHOLE_NUMBERS
         first = first - F.expr(mapping.lateness if is_number else f"interval {mapping.lateness}")
     return table.where(column.isNull() | (column >= first))
 
 
-def declare_schema(mapping: SourceMapping) -> str:
-    columns = {**mapping.columns, BROKEN_LINE: "string"}
+def declare_schema(kinds: Mapping[str, str]) -> str:
+    columns = {**kinds, BROKEN_LINE: "string"}
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def select_columns(table: DataFrame, mapping: SourceMapping) -> DataFrame:
-    """The declared columns and `broken_line`; blank text becomes null."""
-    kinds = dict(table.dtypes)
+    """The declared columns and `broken_line`; blank text is null unless text is declared."""
+    found = dict(table.dtypes)
     cells = (
         F.when(F.trim(F.col(name)) != "", F.col(name)).alias(name)
-        if kinds[name] == "string"
+        if found[name] == "string" != kind
         else F.col(name)
-        for name in mapping.columns
+        for name, kind in mapping.columns.items()
     )
     return table.select(*cells, BROKEN_LINE)
 

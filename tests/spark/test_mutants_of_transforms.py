@@ -2,6 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
@@ -10,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from spark.check import reconciliation
 from spark.feeding import judging, numbering
-from spark.read import facts
+from spark.read import facts, sources, values
 from spark.samples.flights import events, validation
 from tests.spark import bookings
 from tests.spark import test_flights as flights
+from tests.spark import test_one_text_for_every_value as texts
 from tests.spark import test_reconciliation as books
 from tests.spark import test_rows_become_facts as rows
 from tests.spark import test_what_is_new_since_the_last_feed as news
@@ -30,6 +33,24 @@ disagreements = books.test_each_difference_is_named_once_and_without_any_nothing
 what_moved = news.test_only_what_moved_is_sent_and_numbers_go_on
 refused = news.test_what_the_policies_refuse_is_a_reject_with_its_reason
 
+
+def hours(spark: SparkSession) -> None:
+    texts.test_a_time_is_the_same_text_in_every_zone_and_every_hour(spark, BERLIN, "timestamp")
+
+
+def hours_without_a_zone(spark: SparkSession) -> None:
+    with TemporaryDirectory() as folder:
+        texts.test_a_time_without_a_zone_is_read_if_the_zone_has_it_once(
+            spark, Path(folder), BERLIN, "csv"
+        )
+
+
+def cells(spark: SparkSession) -> None:
+    texts.test_a_cell_is_read_whole_or_refused(spark, Path(), "table")
+
+
+BERLIN = "Europe/Berlin"
+TWICE = "(~is_after | (before == after))"
 OVERNIGHT = "F.when(overnight, validation.DAY_MINUTES)"
 FIRST = "F.row_number().over(in_order) - 1"
 TOO_OLD, TOO_EARLY = 'F.col("version") < F.col("fed_version")', 'F.col("place") < F.col("reached")'
@@ -69,6 +90,17 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         *(validation, "contradicts_schedule", "!=", "<"),
         rejects,
     ),
+    "an instant is written in the session's zone": (
+        *(values, "write_text", 'if kind == "timestamp"', 'if kind == ""'),
+        hours,
+    ),
+    "microseconds are cut": (values, "write_time", "> 3, 6)", "> 3, 3)", hours),
+    "of an hour that comes twice the first is meant": (
+        *(values, "read_local", TWICE, "F.lit(True)"),
+        hours_without_a_zone,
+    ),
+    "a decimal is rounded": (values, "read_cell", "F.when(~is_cut, value)", "value", cells),
+    "blank text is no text": (sources, "select_columns", '"string" != kind', '"string"', cells),
     "an effect that moved back is in order": (
         *(reconciliation, "is_out_of_order", BACK, BACK.replace("<", ">")),
         disagreements,
@@ -93,8 +125,12 @@ def test_the_mutant_is_killed(
         if hasattr(each, function):
             monkeypatch.setattr(each, function, names[function])
 
-    with pytest.raises(AssertionError):
-        killer(spark)
+    spark.conf.set("spark.sql.session.timeZone", BERLIN if module is values else "UTC")
+    try:
+        with pytest.raises(AssertionError):
+            killer(spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 @pytest.fixture

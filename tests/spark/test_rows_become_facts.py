@@ -62,7 +62,7 @@ FOUND = [
         [INSTANT, f"{2**63 + line:020}"],
         "account.add",
         body,
-        "2026-01-02T03:04:05",
+        "2026-01-02T03:04:05.000Z",
         None,
     )
     for line, body in (

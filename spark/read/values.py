@@ -1,0 +1,117 @@
+"""The values of columns: read from cells, and written as text that holds all of them.
+
+A value has one text whatever the session's time zone is and whatever the hour: an instant is
+written in UTC, with all of its digits. A cell that says more than its declared type can hold is
+not read, so that nothing of it is cut in silence.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.read.mapping import WHOLE_NUMBERS
+
+EPOCH = "timestamp_ntz'1970-01-01'"
+# Added to a whole number of 64 bits, this makes it a number without a sign.
+OFFSET = 2**63
+DIGITS = 20
+# Less than a day, so that Spark adds it to an instant without a calendar.
+FAR = "interval 23 hours"
+
+# What is read as a time: Spark's own cast would take "12:30" for today, cut what is below a
+# microsecond, and leave out the time of a date and the zone of a time without one.
+DAY = r"\s*\d{4}(-\d{1,2}){0,2}"
+CLOCK = r"\d{1,2}:\d{1,2}(:\d{1,2}([.]\d{0,6}0*)?)?"
+ZONE = r"\s*([A-Za-z]|[+-]\d).*"
+WHOLE_CELLS = {
+    "date": rf"^{DAY}([T ]0?0:0?0(:0?0([.]0*)?)?Z?)?\s*$",
+    "timestamp_ntz": rf"^{DAY}([T ]{CLOCK})?\s*$",
+    "timestamp": rf"^{DAY}([T ]{CLOCK}({ZONE})?)?\s*$",
+}
+ZONED = rf"^{DAY}[T ]{CLOCK}{ZONE}$"
+
+
+def read_column(table: DataFrame, name: str, kind: str) -> Column:
+    """A column of a table in its declared type; null where a text is no value of it."""
+    column = F.col(name)
+    return read_cell(column, kind) if dict(table.dtypes)[name] == "string" else column
+
+
+def is_cut_by_readers(kind: str) -> bool:
+    """Return whether Spark's readers of text would cut or round a value of this type."""
+    return kind in WHOLE_CELLS or kind.startswith("decimal")
+
+
+def read_cell(text: Column, kind: str) -> Column:
+    """A text as a value of a column's declared type; null if it is none, or not all of it is."""
+    value = read_local(text) if kind == "timestamp" else text.try_cast(kind)
+    if kind in WHOLE_CELLS:
+        return F.when(text.rlike(WHOLE_CELLS[kind]), value)
+    if kind.startswith("decimal"):
+        scale = int(kind.removesuffix(")").split(",")[1])
+        # Digits after the last one that is kept. An exponent moves the point, so it is no cell.
+        is_cut = text.rlike(rf"[.]\d{{{scale}}}\d*[1-9]|[eE]")
+        return F.when(~is_cut, value)
+    return value
+
+
+def read_local(text: Column) -> Column:
+    """An instant from a text. Without a zone it is one of the session's time zone.
+
+    It is null for an hour that the zone leaves out when clocks go forward, and for one that it has
+    twice when they go back: there the text does not say which instant is meant.
+    """
+    wall = text.try_cast("timestamp_ntz")
+    # By the offset of the day before and by that of the day after.
+    far = F.expr(FAR)
+    before = (wall - far).cast("timestamp") + far
+    after = (wall + far).cast("timestamp") - far
+    is_before = before.cast("timestamp_ntz") == wall
+    is_after = after.cast("timestamp_ntz") == wall
+    local = F.when(is_before & (~is_after | (before == after)), before).when(
+        is_after & ~is_before, after
+    )
+    return F.when(text.rlike(ZONED), text.try_cast("timestamp")).otherwise(local)
+
+
+def write_text(column: Column, kind: str) -> Column:
+    """A value as text: the only one that a key, an order, a body or a time is made of."""
+    if kind == "timestamp":
+        since = F.unix_micros(column)
+        column = F.timestamp_add("MICROSECOND", since, F.expr(EPOCH))
+    return column.cast("string")
+
+
+def write_time(column: Column, kind: str) -> Column:
+    """A value as text; a time by ISO 8601, with milliseconds, or microseconds if it has any."""
+    text = write_text(column, kind)
+    if not kind.startswith("timestamp"):
+        return text
+    whole = F.substring_index(text, ".", 1)
+    fraction = F.substring(text, F.length(whole) + 2, F.lit(6))
+    digits = F.rpad(fraction, F.when(F.length(fraction) > 3, 6).otherwise(3), "0")
+    zone = "Z" if kind == "timestamp" else ""
+    return F.concat(F.replace(whole, F.lit(" "), F.lit("T")), F.lit("."), digits, F.lit(zone))
+
+
+def write_value(column: Column, kind: str) -> Column:
+    """A value as a body holds it: a time as text, and any other value as it is."""
+    return write_time(column, kind) if kind.startswith("timestamp") else column
+
+
+def encode_order(column: Column, kind: str) -> Column:
+    """A value as text that sorts as the values of its type do."""
+    match kind:
+        case "date":
+            number = F.unix_date(column)
+        case "timestamp":
+            number = F.unix_micros(column)
+        case "timestamp_ntz":
+            # As if it were one of UTC, because other zones leave hours out.
+            instant = F.concat(write_text(column, kind), F.lit("Z")).cast("timestamp")
+            number = F.unix_micros(instant)
+        case _ if kind in WHOLE_NUMBERS:
+            number = column
+        case _:
+            return write_text(column, kind)
+    unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")
+    return F.lpad(unsigned.cast("decimal(20,0)").cast("string"), DIGITS, "0")

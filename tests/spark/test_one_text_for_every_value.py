@@ -1,0 +1,231 @@
+"""A value has one text, whatever the session's zone and the hour are, and nothing of it is cut."""
+
+import csv
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark.read.facts import extract_facts, map_rows
+from spark.read.mapping import SourceMapping
+from spark.read.sources import filter_since, prepare_table, read_table
+from tests.spark.bookings import DOCUMENT
+
+ZONES = ["UTC", "America/New_York", "Australia/Lord_Howe"]
+# A day and a half around each change of the clocks in these zones, and one before zones had names.
+CHANGES = ["2026-03-08", "2026-03-29", "2026-04-04", "2026-10-03", "2026-10-25", "2026-11-01"]
+DAYS = [datetime.fromisoformat(f"{day}T00:00:00+00:00") for day in (*CHANGES, "1850-01-01")]
+INSTANTS = [
+    day + timedelta(minutes=30 * n, microseconds=n * 250 * (n % 3))
+    for day in DAYS
+    for n in range(72)
+]
+
+
+@pytest.fixture(params=ZONES)
+def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def declare(form: str = "table", **named: str) -> SourceMapping:
+    """A mapping of `account` and of these columns, of which all are in key, order and body."""
+    roles = {name: named.pop(name) for name in ("time", "watermark") if name in named}
+    names = list(named)
+    document = DOCUMENT | {"format": form, "key": names, "order": names, "body": names} | roles
+    return SourceMapping.parse(document | {"columns": {"account": "string"} | named})
+
+
+def tell(moment: datetime) -> str:
+    """ISO 8601 with milliseconds, or microseconds if there are any."""
+    spec = "microseconds" if moment.microsecond % 1000 else "milliseconds"
+    return moment.astimezone(UTC).isoformat(timespec=spec).removesuffix("+00:00")
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_a_time_is_the_same_text_in_every_zone_and_every_hour(
+    spark: SparkSession, zone: str, kind: str
+) -> None:
+    shown = "Z" if kind == "timestamp" else ""
+    table = spark.createDataFrame([(f"{tell(at)}{shown}",) for at in INSTANTS], "text string")
+    table = table.select(F.lit("a").alias("account"), F.col("text").cast(kind).alias("at"))
+    declared = declare(at=kind, time="at", watermark="at")
+
+    found = map_rows(prepare_table(table, declared), declared).orderBy("place").collect()
+
+    expected = [f"{tell(at)}{shown}" for at in sorted(INSTANTS)]
+    assert [json.loads(row["body"])["at"] for row in found] == expected
+    assert [row["time"] for row in found] == expected
+    assert [row["watermark"] for row in found] == expected
+    assert [row["reason"] for row in found] == [None] * len(INSTANTS)
+    # A manifest of before, of a job whose zone was UTC, has the same keys.
+    keys = [str(at.replace(tzinfo=None)) for at in sorted(INSTANTS)]
+    read = [json.loads(row["key"])[0] for row in found]
+    assert [str(datetime.fromisoformat(key)) for key in read] == keys
+    assert not any(key.endswith(("0", "Z")) for key in read if "." in key)
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_time_without_a_zone_is_read_if_the_zone_has_it_once(
+    spark: SparkSession, tmp_path: Path, zone: str, form: str
+) -> None:
+    walls = [at.replace(tzinfo=None) for at in INSTANTS]
+    rows = [{"account": "a", "at": wall.isoformat(" ")} for wall in walls]
+    table = read_table(spark, write(tmp_path, form, rows), declare(form, at="timestamp"))
+
+    found = map_rows(table, declare(form, at="timestamp")).collect()
+
+    told = {str(row["body"]): row["reason"] for row in found if row["reason"] is None}
+    refused = {json.loads(row["row"])["at"]: row["reason"] for row in found if row["row"]}
+    meant = {wall: find_instants(wall, zone) for wall in walls}
+    bodies = {
+        json.dumps({"at": tell(at[0]) + "Z"}, separators=(",", ":"))
+        for at in meant.values()
+        if len(at) == 1
+    }
+    assert set(told) == bodies
+    assert refused == {
+        wall.isoformat(" "): "malformed at" for wall, at in meant.items() if len(at) != 1
+    }
+
+
+def find_instants(wall: datetime, zone: str) -> list[datetime]:
+    """The instants at which clocks of the zone show a time: none, one or two."""
+    both = (wall.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1))
+    shown = ZoneInfo(zone)
+    return sorted({at for at in both if at.astimezone(shown).replace(tzinfo=None) == wall})
+
+
+def write(folder: Path, form: str, rows: list[dict[str, Any]]) -> str:
+    file = folder / f"in.{form}"
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        if form == "json":
+            opened.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(opened, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    return str(file)
+
+
+# Cells with their types, and the values in the body; None is a cell that is refused.
+CELLS: list[tuple[str, str, object]] = [
+    ("timestamp", "2026-01-02T03:04:05.123456Z", "2026-01-02T03:04:05.123456Z"),
+    ("timestamp", "2026-01-02 03:04:05.1234560000+02:00", "2026-01-02T01:04:05.123456Z"),
+    ("timestamp", "2026-01-02 03:04:05 Europe/Paris", "2026-01-02T02:04:05.000Z"),
+    ("timestamp", "2026-01-02", "2026-01-02T00:00:00.000Z"),
+    ("timestamp", "2026-01-02T03:04:05.1234567Z", None),
+    ("timestamp", "12:30", None),
+    ("timestamp_ntz", "2026-01-02 03:04:05.5", "2026-01-02T03:04:05.500"),
+    ("timestamp_ntz", "2026-01-02T03:04:05+02:00", None),
+    ("timestamp_ntz", "2026-01-02T03:04:05Z", None),
+    ("date", "2026-01-02", "2026-01-02"),
+    ("date", "2026-01-02 00:00:00", "2026-01-02"),
+    ("date", "2026-01-02 03:04:05", None),
+    ("date", "202401", None),
+    ("decimal(10,2)", "1.5", Decimal("1.50")),
+    ("decimal(10,2)", "-1.5000", Decimal("-1.50")),
+    ("decimal(10,2)", "1.505", None),
+    ("decimal(10,2)", "1e-3", None),
+    (
+        "decimal(38,18)",
+        "12345678901234567890.123456789012345678",
+        Decimal("12345678901234567890.123456789012345678"),
+    ),
+    ("string", "  ", "  "),
+    ("string", " a ", " a "),
+    ("int", "  ", "empty"),
+]
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "table"])
+def test_a_cell_is_read_whole_or_refused(spark: SparkSession, tmp_path: Path, form: str) -> None:
+    kinds = {f"c{n}": kind for n, (kind, _, _) in enumerate(CELLS)}
+    columns = {"account": "string", "n": "int"} | kinds
+    declared = SourceMapping.parse(
+        DOCUMENT
+        | {"format": form, "columns": columns, "key": ["n"], "order": ["n"], "body": [*kinds]}
+    )
+    blank = dict.fromkeys(kinds)
+    rows = [
+        {"account": "a", "n": n} | blank | {f"c{n}": text} for n, (_, text, _) in enumerate(CELLS)
+    ]
+    if form == "json":
+        rows = [row for row in rows if row["c20"] is None]
+    if form == "table":
+        table = spark.createDataFrame(
+            [tuple(None if v is None else str(v) for v in row.values()) for row in rows],
+            ", ".join(f"{name} string" for name in columns),
+        )
+        table = prepare_table(table, declared)
+    else:
+        table = read_table(spark, write(tmp_path, form, rows), declared)
+
+    found = map_rows(table, declared).collect()
+
+    for row in found:
+        n = int(json.loads(row["key"])[0])
+        kind, text, value = CELLS[n]
+        if value is None:
+            assert row["reason"] == f"malformed c{n}", (kind, text)
+        else:
+            assert row["reason"] is None, (kind, text)
+            body = json.loads(row["body"], parse_float=Decimal)
+            expected = blank | ({} if value == "empty" else {f"c{n}": value})
+            assert body == expected
+            assert str(body[f"c{n}"]) == str(expected[f"c{n}"])
+    assert len(found) == len(rows)
+
+
+def test_numbers_of_json_keep_their_digits(spark: SparkSession, tmp_path: Path) -> None:
+    numbers = ["1.50", "-0.05", "12345678901234567.12", "0.005"]
+    lines = (f'{{"account": "a", "n": {n}}}\n' for n in numbers)
+    (tmp_path / "in.json").write_text("".join(lines))
+    document = {"format": "json", "columns": {"account": "string", "n": "decimal(19,2)"}}
+    roles = {"key": ["n"], "order": ["account"], "body": ["n"]}
+    declared = SourceMapping.parse(DOCUMENT | document | roles)
+
+    found = map_rows(read_table(spark, str(tmp_path / "in.json"), declared), declared).collect()
+
+    assert {row["body"]: row["reason"] for row in found} == {
+        **{f'{{"n":{n}}}': None for n in numbers[:3]},
+        '{"n":null}': "malformed n",
+    }
+
+
+@pytest.mark.parametrize("zone", ["America/New_York"], indirect=True)
+def test_a_watermark_is_an_instant_in_the_hour_that_comes_twice(
+    spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    hours = [f"2026-11-01T0{hour}:30:00.000123Z" for hour in (4, 5, 6)]
+    rows = [{"account": "a", "at": hour} for hour in hours]
+    declared = declare("csv", at="timestamp", watermark="at")
+    table = read_table(spark, write(tmp_path, "csv", rows), declared)
+
+    source = extract_facts(table, declared)
+    source.release()
+    assert source.watermark == hours[-1]
+    left = filter_since(table, declared, source.watermark)
+    assert [row["at"] for row in left.collect()] == hours[-1:]
+    # As a release of before wrote it: the first of the two, so none is left out.
+    left = filter_since(table, declared, "2026-11-01 01:30:00.000123")
+    assert [row["at"] for row in left.collect()] == hours[-2:]
+
+
+def test_a_manifest_of_before_is_refused_by_name_only_where_its_texts_were_others() -> None:
+    times, format_now = declare(at="timestamp"), "format 2, in UTC with all digits"
+    assert times.describe("UTC")["times"] == format_now
+    assert "times" not in declare(at="date").describe("Europe/Berlin")
+    key_only = SourceMapping.parse(
+        DOCUMENT | {"columns": {"account": "string", "line": "timestamp", "amount": "int"}}
+    )
+    assert "times" not in key_only.describe("UTC")
+    assert key_only.describe("Europe/Berlin")["times"] == format_now
