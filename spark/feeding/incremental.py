@@ -166,6 +166,8 @@ def require_same_meaning(source: SourceFacts, before: Mapping[str, str] | None) 
     meaning = source.meaning
     if meaning is None or before is None:
         return
+    # An older release did not record the options.
+    before = {"options": meaning.get("options", "none"), **before}
     if names := sorted(n for n in {*before, *meaning} if before.get(n) != meaning.get(n)):
         difference = "; ".join(
             f"{n} was {before.get(n, 'none')}, is {meaning.get(n, 'none')}" for n in names

@@ -86,7 +86,7 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     """
     parsed = table.select(
         F.struct(*mapping.columns, BROKEN_LINE).alias(ROW),
-        *(read_column(table, name, kind).alias(name) for name, kind in mapping.columns.items()),
+        *(read_column(table, name, mapping).alias(name) for name in mapping.columns),
     )
     mark = F.lit(None).cast("string")
     if mapping.watermark is not None:

@@ -25,6 +25,38 @@ FIXED_OPTIONS = {
     "inferschema",
     "mode",
 }
+# The options of Spark's readers of text that have an effect, in lower case. All cells are read as
+# text, so those that tell Spark how a type is written have none.
+FILES_OPTIONS = {
+    *("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "compression"),
+    *("maxfilespertrigger", "maxbytespertrigger", "latestfirst", "maxfileage", "cleansource"),
+    "sourcearchivedir",
+}
+CELLS_OPTIONS = {
+    "csv": {
+        *(
+            "sep",
+            "delimiter",
+            "quote",
+            "escape",
+            "chartoescapequoteescaping",
+            "multiline",
+            "linesep",
+        ),
+        *("encoding", "charset", "comment", "nullvalue", "emptyvalue", "unescapedquotehandling"),
+        *("ignoreleadingwhitespace", "ignoretrailingwhitespace", "maxcolumns", "maxcharspercolumn"),
+    },
+    "json": {
+        *("multiline", "linesep", "encoding", "charset", "allowcomments", "allowsinglequotes"),
+        *("allowunquotedfieldnames", "allownumericleadingzeros", "allownonnumericnumbers"),
+        *("allowbackslashescapinganycharacter", "allowunquotedcontrolchars"),
+    },
+}
+# How the cells of a column may be written: a pattern of Spark's for times, a comma for numbers.
+TIMES, ZONED_TIME = ("date", "timestamp", "timestamp_ntz"), "timestamp"
+ZONE_LETTERS = frozenset("VzOXxZ")
+PATTERN = re.compile(r"(?=.*[yu])([yuMLdDEaHhKkmsVzOXxZ]|(?<!S)S{1,6}(?!S)|[^A-Za-z{}#])+")
+DECIMAL_COMMA = ","
 # How lateness is written for each type of watermark, as Spark writes intervals.
 LATENESS_FORMS = {
     **dict.fromkeys(("timestamp", "timestamp_ntz"), re.compile(r"\d+ (second|minute|hour|day)s?")),
@@ -56,7 +88,8 @@ class SourceMapping:
     message, which is one JSON object. `time`, `watermark` and `version` are optional columns. Rows
     are read that are up to `lateness` behind the highest watermark. Of the rows with one key that
     with the highest `version` counts, or with the highest watermark if there is no version.
-    `options` go to Spark's reader.
+    `options` go to Spark's reader. `formats` says how the texts of a column are written: a date or
+    a time by a pattern of Spark's, a number by "," if it has a decimal comma.
     """
 
     format: SourceFormat
@@ -72,6 +105,7 @@ class SourceMapping:
     lateness: str | None = None
     version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    formats: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         texts = ("session", "type", "type_column", "time", "watermark", "lateness", "version")
@@ -80,7 +114,8 @@ class SourceMapping:
             if value is not None and not isinstance(value, str):
                 raise JobRefused(f"{name} must be text, not {value!r}")
         require_column_types(self.columns)
-        require_reader_options(self.options)
+        require_reader_options(self.options, self.format)
+        require_formats(self.formats, self.columns)
         if (self.type is None) == (self.type_column is None):
             raise JobRefused("a mapping needs either type or type_column")
         used = dict.fromkeys((*self.required_columns, *self.body, *filter(None, (self.time,))))
@@ -110,11 +145,13 @@ class SourceMapping:
         single["version"] = self.version or self.watermark
         lists |= {name: (column,) for name, column in single.items() if column is not None}
         found = {
-            name: ", ".join(f"{column} {self.columns[column]}" for column in columns)
+            name: ", ".join(self.describe_column(column) for column in columns)
             for name, columns in lists.items()
         }
         if self.type is not None:
             found["type"] = self.type
+        shaping = {n: o for n, o in self.options.items() if n.lower() not in FILES_OPTIONS}
+        found["options"] = ", ".join(f"{n} {shaping[n]!r}" for n in sorted(shaping)) or "none"
         if any("timestamp" in text.replace("timestamp_ntz", "") for text in found.values()):
             found["time zone"] = zone
         times = {name for name, kind in self.columns.items() if kind.startswith("timestamp")}
@@ -122,6 +159,10 @@ class SourceMapping:
         if times & {*self.body} or (zone != "UTC" and times & others):
             found["times"] = TIMES_FORMAT
         return found
+
+    def describe_column(self, name: str) -> str:
+        form = self.formats.get(name)
+        return f"{name} {self.columns[name]}" + (f" as {form}" if form else "")
 
     @classmethod
     def read(cls, file: Path) -> "SourceMapping":
@@ -157,12 +198,44 @@ def parse_columns(field_name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def require_reader_options(options: object) -> None:
-    """Refuse the feed's own options: with another mode, for one, Spark drops rows uncounted."""
+def require_reader_options(options: object, form: str) -> None:
+    """Refuse the feed's own options, and those of readers of text that have no effect.
+
+    With another mode, for one, Spark drops rows uncounted.
+    """
     if not isinstance(options, dict):
         raise JobRefused(f"options must be an object, not {options!r}")
     if fixed := [name for name in options if name.lower() in FIXED_OPTIONS]:
         raise JobRefused(f"the options {', '.join(fixed)} are the feed's own")
+    known = CELLS_OPTIONS.get(form)
+    if known and (idle := [n for n in options if n.lower() not in known | FILES_OPTIONS]):
+        raise JobRefused(
+            f"the options {', '.join(idle)} would have no effect on {form}; how the cells of a "
+            "column are written, stands in formats"
+        )
+
+
+def require_formats(formats: object, columns: Mapping[str, str]) -> None:
+    if not isinstance(formats, dict):
+        raise JobRefused(f"formats must give columns their format, not {formats!r}")
+    for name, form in formats.items():
+        kind = columns.get(name)
+        if kind is None:
+            raise JobRefused(f"no type is declared for the columns {name}")
+        if kind.startswith(("decimal", "float", "double")):
+            if form == DECIMAL_COMMA:
+                continue
+            raise JobRefused(f'a format of {name}, a {kind}, can only be ",": a decimal comma')
+        if kind not in TIMES:
+            raise JobRefused(f"{name} is {kind}, which has no format")
+        letters = re.sub("'[^']*'", "", form) if isinstance(form, str) else ""
+        if not PATTERN.fullmatch(letters) or "'" in letters:
+            raise JobRefused(
+                f"a format of {name} must be a date pattern of Spark's with a year, as "
+                f"yyyy/MM/dd HH:mm:ss.SSSSSS, not {form!r}"
+            )
+        if kind != ZONED_TIME and ZONE_LETTERS & set(letters):
+            raise JobRefused(f"{name} is {kind}: the zone that its format names would be dropped")
 
 
 def require_column_types(columns: object) -> None:

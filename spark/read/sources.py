@@ -92,7 +92,8 @@ def read_csv(
 def read_json(reader: Reader, path: str, mapping: SourceMapping) -> DataFrame:
     chosen = reader.options(**KEEP_BROKEN_LINES).options(**mapping.options)
     # Spark's reader of JSON rounds decimals, and cuts times, where a text would be refused.
-    texts = {n: "string" for n, kind in mapping.columns.items() if is_cut_by_readers(kind)}
+    cut = [name for name, kind in mapping.columns.items() if is_cut_by_readers(kind)]
+    texts = dict.fromkeys((*cut, *mapping.formats), "string")
     return chosen.json(path, schema=declare_schema({**mapping.columns, **texts}))
 
 
@@ -200,6 +201,7 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
                 if form is SourceFormat.DELTA:
                     return prepare_table(reader.load(folder), mapping)
                 table = reader.schema(declare_schema(mapping.columns)).load(folder)
+                require_types(folder, table, mapping)
         return select_columns(table, mapping)
     except SparkFailure as error:
         raise JobRefused(describe_failure(folder, mapping.format, error)) from None
@@ -213,7 +215,7 @@ def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None
     if watermark is None or mapping.watermark is None:
         return table
     kind = mapping.columns[mapping.watermark]
-    column, first = read_column(table, mapping.watermark, kind), F.lit(watermark).cast(kind)
+    column, first = read_column(table, mapping.watermark, mapping), F.lit(watermark).cast(kind)
     if mapping.lateness is not None:
         is_number = kind in WHOLE_NUMBERS
         first = first - F.expr(mapping.lateness if is_number else f"interval {mapping.lateness}")
@@ -251,6 +253,11 @@ def require_types(
         f"{name} is {found[name]}, not {kind}"
         for name, kind in mapping.columns.items()
         if found[name] != kind and not (or_text and found[name] == "string")
+    ]
+    faults += [
+        f"the format of {name} would have no effect on {found[name]}"
+        for name in mapping.formats
+        if found[name] != "string"
     ]
     if faults:
         raise JobRefused(f"{path}: {', '.join(faults)}")

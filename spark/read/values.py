@@ -5,10 +5,17 @@ written in UTC, with all of its digits. A cell that says more than its declared 
 not read, so that nothing of it is cut in silence.
 """
 
+import re
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.read.mapping import WHOLE_NUMBERS
+from spark.read.mapping import (
+    DECIMAL_COMMA,
+    WHOLE_NUMBERS,
+    ZONE_LETTERS,
+    SourceMapping,
+)
 
 EPOCH = "timestamp_ntz'1970-01-01'"
 # Added to a whole number of 64 bits, this makes it a number without a sign.
@@ -30,10 +37,16 @@ WHOLE_CELLS = {
 ZONED = rf"^{DAY}[T ]{CLOCK}{ZONE}$"
 
 
-def read_column(table: DataFrame, name: str, kind: str) -> Column:
+def read_column(table: DataFrame, name: str, mapping: SourceMapping) -> Column:
     """A column of a table in its declared type; null where a text is no value of it."""
-    column = F.col(name)
-    return read_cell(column, kind) if dict(table.dtypes)[name] == "string" else column
+    column, kind, form = F.col(name), mapping.columns[name], mapping.formats.get(name)
+    if dict(table.dtypes)[name] != "string":
+        return column
+    if form == DECIMAL_COMMA:
+        column = F.when(~column.contains("."), F.replace(column, F.lit(","), F.lit(".")))
+    elif form is not None:
+        return read_pattern(column, kind, form)
+    return read_cell(column, kind)
 
 
 def is_cut_by_readers(kind: str) -> bool:
@@ -43,7 +56,10 @@ def is_cut_by_readers(kind: str) -> bool:
 
 def read_cell(text: Column, kind: str) -> Column:
     """A text as a value of a column's declared type; null if it is none, or not all of it is."""
-    value = read_local(text) if kind == "timestamp" else text.try_cast(kind)
+    value = text.try_cast(kind)
+    if kind == "timestamp":
+        local = find_instant(text.try_cast("timestamp_ntz"))
+        value = F.when(text.rlike(ZONED), value).otherwise(local)
     if kind in WHOLE_CELLS:
         return F.when(text.rlike(WHOLE_CELLS[kind]), value)
     if kind.startswith("decimal"):
@@ -54,31 +70,42 @@ def read_cell(text: Column, kind: str) -> Column:
     return value
 
 
-def read_local(text: Column) -> Column:
-    """An instant from a text. Without a zone it is one of the session's time zone.
+def read_pattern(text: Column, kind: str, pattern: str) -> Column:
+    """A text as the date or time that a pattern of Spark's finds in it; null if it finds none."""
+    if ZONE_LETTERS & set(re.sub("'[^']*'", "", pattern)):
+        return F.try_to_timestamp(text, F.lit(pattern))
+    # Read as a time of UTC, which leaves no hour out.
+    instant = F.try_to_timestamp(F.concat(text, F.lit(" Z")), F.lit(f"{pattern} X"))
+    wall = tell_in_utc(instant)
+    if kind == "timestamp":
+        return find_instant(wall)
+    return wall if kind == "timestamp_ntz" else F.when(wall.cast("date") == wall, wall.cast("date"))
+
+
+def find_instant(wall: Column) -> Column:
+    """The instant at which the clocks of the session's time zone show a time.
 
     It is null for an hour that the zone leaves out when clocks go forward, and for one that it has
-    twice when they go back: there the text does not say which instant is meant.
+    twice when they go back: there the time does not say which instant is meant.
     """
-    wall = text.try_cast("timestamp_ntz")
     # By the offset of the day before and by that of the day after.
     far = F.expr(FAR)
     before = (wall - far).cast("timestamp") + far
     after = (wall + far).cast("timestamp") - far
     is_before = before.cast("timestamp_ntz") == wall
     is_after = after.cast("timestamp_ntz") == wall
-    local = F.when(is_before & (~is_after | (before == after)), before).when(
-        is_after & ~is_before, after
-    )
-    return F.when(text.rlike(ZONED), text.try_cast("timestamp")).otherwise(local)
+    is_one = F.when(is_before & (~is_after | (before == after)), before)
+    return is_one.when(is_after & ~is_before, after)
+
+
+def tell_in_utc(instant: Column) -> Column:
+    """The date and time of an instant in UTC, whatever the session's time zone is."""
+    return F.timestamp_add("MICROSECOND", F.unix_micros(instant), F.expr(EPOCH))
 
 
 def write_text(column: Column, kind: str) -> Column:
     """A value as text: the only one that a key, an order, a body or a time is made of."""
-    if kind == "timestamp":
-        since = F.unix_micros(column)
-        column = F.timestamp_add("MICROSECOND", since, F.expr(EPOCH))
-    return column.cast("string")
+    return (tell_in_utc(column) if kind == "timestamp" else column).cast("string")
 
 
 def write_time(column: Column, kind: str) -> Column:

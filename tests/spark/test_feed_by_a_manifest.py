@@ -190,28 +190,36 @@ def test_two_groups_and_two_sources_of_one_manifest_have_their_own_watermarks(
     assert [each["rows"] for each in told] == [5, 9, 5, 1, 1]
 
 
+OTHER_OPTIONS = {"options": "sep ';'"}
+
+
 @pytest.mark.proof
 def test_a_mapping_that_means_something_else_is_refused_with_the_difference(bank: Bank) -> None:
-    bank.feed(LINES)
+    first = bank.source(LINES)
+    assert first.meaning is not None
+    meant = dict(first.meaning)
+    # An older release recorded no options, so whatever they are now is not held against it.
+    bank.feed(replace(first, meaning={n: text for n, text in meant.items() if n != "options"}))
     bank.sent()
+    other = replace(bank.source(["acc-0,9,9,2026-01-05 00:00:00"]), meaning=meant | OTHER_OPTIONS)
+    assert bank.feed(other).counts.sent == len(bank.sent()) == 1
     booked = bank.source(LINES)
-    assert booked.meaning is not None
-    meant = dict(booked.meaning)
     told = {
         "body": "body was amount int, is amount bigint",
         "time zone": "time zone was UTC, is CET",
         "key": "key was line int, is id int",
+        "options": "options was sep ';', is none",
         # What a manifest of before has no number for.
         "times": "times was none, is format 2",
     }
 
     for name, text in told.items():
-        other = text.split(" is ")[-1]
+        changed = meant | OTHER_OPTIONS | {name: text.split(" is ")[-1]}
         with pytest.raises(JobRefused, match=text):
-            bank.feed(replace(booked, meaning=meant | {name: other}))
+            bank.feed(replace(booked, meaning=changed))
     assert bank.sent() == []
 
-    assert bank.feed(booked).counts.sent == 0
+    assert bank.feed(replace(booked, meaning=meant | OTHER_OPTIONS)).counts.sent == 0
     wider = meant | {"body": "amount bigint"}
     line = replace(bank.source([LINES[0].replace(",0,2", ",5,2")]), meaning=wider)
     assert bank.feed(line, accept_mapping=True).counts.sent == 1

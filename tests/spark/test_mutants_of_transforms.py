@@ -49,6 +49,11 @@ def cells(spark: SparkSession) -> None:
     texts.test_a_cell_is_read_whole_or_refused(spark, Path(), "table")
 
 
+def formats(spark: SparkSession) -> None:
+    with TemporaryDirectory() as folder:
+        texts.test_a_column_is_read_in_the_format_that_it_has(spark, Path(folder), BERLIN, "csv")
+
+
 BERLIN = "Europe/Berlin"
 TWICE = "(~is_after | (before == after))"
 OVERNIGHT = "F.when(overnight, validation.DAY_MINUTES)"
@@ -96,8 +101,12 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
     ),
     "microseconds are cut": (values, "write_time", "> 3, 6)", "> 3, 3)", hours),
     "of an hour that comes twice the first is meant": (
-        *(values, "read_local", TWICE, "F.lit(True)"),
+        *(values, "find_instant", TWICE, "F.lit(True)"),
         hours_without_a_zone,
+    ),
+    "a date takes what its format says of the time": (
+        *(values, "read_pattern", 'F.when(wall.cast("date") == wall, wall', "(wall"),
+        formats,
     ),
     "a decimal is rounded": (values, "read_cell", "F.when(~is_cut, value)", "value", cells),
     "blank text is no text": (sources, "select_columns", '"string" != kind', '"string"', cells),

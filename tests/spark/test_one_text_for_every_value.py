@@ -185,6 +185,74 @@ def test_a_cell_is_read_whole_or_refused(spark: SparkSession, tmp_path: Path, fo
     assert len(found) == len(rows)
 
 
+# Formats of data sets, with a cell as they have it and the value in the body; None is refused.
+FORMATTED: list[tuple[str, str, str, object]] = [
+    ("date", "MMM d yyyy", "Jan 1 2000", "2000-01-01"),
+    ("date", "MMM d yyyy", "Foo 1 2000", None),
+    ("timestamp_ntz", "yyyy/MM/dd HH:mm:ss", "2010/01/01 00:00:00", "2010-01-01T00:00:00.000"),
+    ("date", "yyyy/MM/dd HH:mm:ss", "2010/01/01 00:00:00", "2010-01-01"),
+    ("date", "yyyy/MM/dd HH:mm:ss", "2010/01/01 00:30:00", None),
+    ("timestamp_ntz", "yyyy/MM/dd", "2010/02/31", None),
+    ("timestamp_ntz", "yyyy/MM/dd", "2010/01/01 and more", None),
+    ("timestamp_ntz", "d.M.yyyy HH:mm", "29.3.2026 02:30", "2026-03-29T02:30:00.000"),
+    ("timestamp", "d.M.yyyy HH:mm", "29.3.2026 02:30", None),
+    ("timestamp", "d.M.yyyy HH:mm", "25.10.2026 02:30", None),
+    ("timestamp", "d.M.yyyy HH:mm XXX", "25.10.2026 02:30 +01:00", "2026-10-25T01:30:00.000Z"),
+    (
+        "timestamp",
+        "d.M.yyyy HH:mm:ss.SSSSSS",
+        "1.7.2026 02:30:00.000001",
+        "2026-07-01T00:30:00.000001Z",
+    ),
+    ("timestamp", "yyyy-MM-dd'T'HH:mm", "2026-07-01T02:30", "2026-07-01T00:30:00.000Z"),
+    ("decimal(12,2)", ",", "-1234,5", Decimal("-1234.50")),
+    ("decimal(12,2)", ",", "1.234,50", None),
+    ("decimal(12,2)", ",", "1234,505", None),
+    ("double", ",", "0,25", Decimal("0.25")),
+]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_column_is_read_in_the_format_that_it_has(
+    spark: SparkSession, tmp_path: Path, zone: str, form: str
+) -> None:
+    names = [f"c{n}" for n in range(len(FORMATTED))]
+    kinds = {name: each[0] for name, each in zip(names, FORMATTED, strict=True)}
+    document = {
+        "format": form,
+        "columns": {"account": "string", "n": "int"} | kinds,
+        "formats": {name: each[1] for name, each in zip(names, FORMATTED, strict=True)},
+    }
+    roles = {"key": ["n"], "order": ["n"], "body": names}
+    declared = SourceMapping.parse(DOCUMENT | document | roles)
+    blank: dict[str, Any] = dict.fromkeys(names)
+    rows = [
+        {"account": "a", "n": n} | blank | {name: each[2]}
+        for n, (name, each) in enumerate(zip(names, FORMATTED, strict=True))
+    ]
+
+    found = map_rows(read_table(spark, write(tmp_path, form, rows), declared), declared).collect()
+
+    told = {int(json.loads(row["key"])[0]): row for row in found}
+    for n, (name, each) in enumerate(zip(names, FORMATTED, strict=True)):
+        body = json.loads(told[n]["body"], parse_float=Decimal)
+        refused = None if each[3] is not None else f"malformed {name}"
+        assert (told[n]["reason"], body) == (refused, blank | {name: each[3]}), each
+
+
+def test_other_formats_and_options_mean_something_else() -> None:
+    plain = declare("csv", at="date").describe("UTC")
+    options = {"nullValue": "NA", "pathGlobFilter": "*.csv"}
+    more = {"formats": {"at": "d.M.yyyy"}, "options": options}
+    document = DOCUMENT | {"format": "csv", "columns": {"account": "string", "at": "date"}} | more
+    roles = {"key": ["at"], "order": ["at"], "body": ["at"]}
+    told = SourceMapping.parse(document | roles).describe("UTC")
+
+    assert (plain["body"], told["body"]) == ("at date", "at date as d.M.yyyy")
+    assert (plain["options"], told["options"]) == ("none", "nullValue 'NA'")
+
+
 def test_numbers_of_json_keep_their_digits(spark: SparkSession, tmp_path: Path) -> None:
     numbers = ["1.50", "-0.05", "12345678901234567.12", "0.005"]
     lines = (f'{{"account": "a", "n": {n}}}\n' for n in numbers)

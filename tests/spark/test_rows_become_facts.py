@@ -12,7 +12,7 @@ from shared.domain.message import BODY_BYTES_MAX
 from spark.job.failures import JobRefused
 from spark.read.facts import map_rows
 from spark.read.mapping import SourceMapping
-from spark.read.sources import filter_since, read_table
+from spark.read.sources import filter_since, read_table, stream_table
 from spark.schemas import BROKEN_LINE, FACTS
 from tests.spark.bookings import COLUMNS, DOCUMENT, assert_same_table
 
@@ -117,6 +117,10 @@ def test_json_and_parquet_say_what_csv_says(spark: SparkSession, tmp_path: Path)
     other = mapping(format="parquet", columns=BOOKED["columns"] | {"amount": "int"})
     with pytest.raises(JobRefused, match=r"amount is decimal\(10,2\), not int"):
         read_table(spark, str(tmp_path / "parquet"), other)
+    formatted = mapping(format="parquet", formats={"booked": "yyyy"})
+    for read_any in (read_table, stream_table):
+        with pytest.raises(JobRefused, match="format of booked would have no effect on timestamp"):
+            read_any(spark, str(tmp_path / "parquet"), formatted)
     with pytest.raises(JobRefused, match="lacks the columns colour; it has booked, account"):
         read_table(spark, str(csv), mapping(columns=BOOKED["columns"] | {"colour": "string"}))
 
@@ -158,6 +162,22 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
         ({"watermark": "booked", "lateness": "2"}, "that is timestamp cannot be '2' late"),
         ({"options": {"Mode": "DROPMALFORMED"}}, "the options Mode are the feed's own"),
         ({"options": ["sep"]}, "options must be an object"),
+        ({"options": {"dateFormat": "d"}}, "options dateFormat would have no effect on csv"),
+        ({"options": {"timestampFormat": "d", "sep": ";"}}, "options timestampFormat would have"),
+        ({"options": {"timeZone": "CET"}, "format": "json"}, "no effect on json; .* in formats"),
+        ({"options": {"seperator": ";"}}, "options seperator would have no effect"),
+        ({"formats": ["yyyy"]}, "formats must give columns their format"),
+        ({"formats": {"colour": "yyyy"}}, "no type is declared for the columns colour"),
+        ({"formats": {"text": "yyyy"}}, "text is string, which has no format"),
+        ({"formats": {"amount": "0.0"}}, r'amount, a decimal\(10,2\), can only be ","'),
+        ({"formats": {"booked": "HH:mm"}}, "a date pattern of Spark's with a year"),
+        ({"formats": {"booked": "yyyy 'at"}}, "a date pattern of Spark's with a year"),
+        ({"formats": {"booked": "YYYY ww"}}, "a date pattern of Spark's with a year"),
+        ({"formats": {"booked": "yyyy.SSSSSSSSS"}}, "a date pattern of Spark's with a year"),
+        (
+            {"columns": BOOKED["columns"] | {"booked": "date"}, "formats": {"booked": "yyyy X"}},
+            "booked is date: the zone that its format names would be dropped",
+        ),
         ({"session": 5}, "session must be text, not 5"),
         ({"body": ["text", "text"]}, "body names text more than once"),
         ({"version": "age"}, "no type is declared for the columns age"),
