@@ -91,7 +91,7 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     mark = F.lit(None).cast("string")
     if mapping.watermark is not None:
         mark = write_time(F.col(mapping.watermark), mapping.columns[mapping.watermark])
-    stated = parsed.select("*", build_fact(mapping).alias(FACT), mark.alias(MARK))
+    stated = parsed.select("*", build_fact(parsed, mapping).alias(FACT), mark.alias(MARK))
     reasons = (F.when(is_failed, reason) for reason, is_failed in list_row_checks(mapping))
     checked = stated.select(
         F.col(f"`{ROW}`"),
@@ -110,11 +110,12 @@ def map_rows(table: DataFrame, mapping: SourceMapping) -> DataFrame:
     return judged.select("row", *FACTS.names, "watermark", "reason")
 
 
-def build_fact(mapping: SourceMapping) -> Column:
+def build_fact(table: DataFrame, mapping: SourceMapping) -> Column:
     columns, nothing = mapping.columns, F.lit(None).cast("string")
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
     newer = mapping.version or mapping.watermark
-    body = (write_value(F.col(name), columns[name]).alias(name) for name in sorted(mapping.body))
+    types = {each.name: each.dataType for each in table.schema}
+    body = (write_value(F.col(name), types[name]).alias(name) for name in sorted(mapping.body))
     time = nothing
     if mapping.time is not None:
         text = write_time(F.col(mapping.time), columns[mapping.time])
@@ -146,6 +147,7 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
     would make its whole task fail.
     """
     texts = [name for name, kind in mapping.columns.items() if kind == "string"]
+    nested = [name for name, kind in mapping.columns.items() if kind.endswith(">")]
     session, body = get_fact_field("session"), get_fact_field("body")
     return [
         ("broken line", get_source_cell(BROKEN_LINE).isNotNull()),
@@ -161,7 +163,8 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
             (f"malformed {name}", get_source_cell(name).isNotNull() & F.col(name).isNull())
             for name in mapping.columns
         ),
-        *((f"undecodable {name}", is_undecodable(name)) for name in texts),
+        *((f"undecodable {name}", is_undecodable(F.col(name))) for name in texts),
+        *((f"undecodable {name}", is_undecodable(F.to_json(name))) for name in nested),
         (f"empty {mapping.session}", session == ""),
         (
             f"overlong {mapping.session}",
@@ -189,9 +192,8 @@ def is_no_time() -> Column:
     return ~(F.rlike(time, F.lit(ISO_TIME)) & time.try_cast("timestamp").isNotNull())
 
 
-def is_undecodable(name: str) -> Column:
+def is_undecodable(column: Column) -> Column:
     """Return whether the bytes of a text are not UTF-8, or were not when they were read."""
-    column = F.col(name)
     return ~F.is_valid_utf8(column) | column.contains(REPLACEMENT)
 
 

@@ -13,8 +13,12 @@ from spark.schemas import BROKEN_LINE
 
 COLUMN_TYPE = re.compile(
     r"string|boolean|tinyint|smallint|int|bigint|float|double|date|timestamp|timestamp_ntz"
-    r"|decimal\(\d+,\d+\)"
+    r"|decimal\(\d+,\d+\)|binary|(struct|array|map)<.+>"
 )
+DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
+# What only a body can hold, and what of it Spark's reader of JSON would cut or round.
+BODY_ONLY = re.compile(r"binary|(struct|array|map)<.+>")
+CUT_WITHIN = re.compile(r"[:<,] *(timestamp\w*|date|decimal\(\d+,\d+\)) *[,>]")
 WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 # Options of Spark's readers, in lower case, that would lose rows or read them wrongly.
 FIXED_OPTIONS = {
@@ -113,7 +117,7 @@ class SourceMapping:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise JobRefused(f"{name} must be text, not {value!r}")
-        require_column_types(self.columns)
+        require_column_types(self.columns, self.format)
         require_reader_options(self.options, self.format)
         require_formats(self.formats, self.columns)
         if (self.type is None) == (self.type_column is None):
@@ -122,8 +126,12 @@ class SourceMapping:
         if unknown := [name for name in used if name not in self.columns]:
             raise JobRefused(f"no type is declared for the columns {', '.join(unknown)}")
         for name in (*self.order, *filter(None, (self.watermark, self.version))):
-            if self.columns[name] not in ORDERABLE_TYPES:
-                raise JobRefused(f"{name} is {self.columns[name]}: that cannot be an order")
+            kind = self.columns[name]
+            if kind not in ORDERABLE_TYPES and not DECIMAL.fullmatch(kind):
+                raise JobRefused(f"{name} is {kind}: that cannot be an order")
+        for name in filter(None, (self.session, *self.key, self.type_column, self.time)):
+            if BODY_ONLY.fullmatch(self.columns[name]):
+                raise JobRefused(f"{name} is {self.columns[name]}: only a body can hold that")
         if self.lateness is not None:
             require_lateness(self.lateness, self.columns.get(self.watermark or ""))
 
@@ -238,7 +246,7 @@ def require_formats(formats: object, columns: Mapping[str, str]) -> None:
             raise JobRefused(f"{name} is {kind}: the zone that its format names would be dropped")
 
 
-def require_column_types(columns: object) -> None:
+def require_column_types(columns: object, form: str) -> None:
     if not isinstance(columns, dict):
         raise JobRefused(f"columns must give each column its type, not {columns!r}")
     for name, kind in columns.items():
@@ -246,11 +254,24 @@ def require_column_types(columns: object) -> None:
             raise JobRefused(f"a column cannot be mapped under the name {name!r}: rename it")
         if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
             raise JobRefused(f"column {name!r} cannot have the type {kind!r}")
+        require_readable(name, kind, form)
+
+
+def require_readable(name: str, kind: str, form: str) -> None:
+    """Refuse a type that a reader of text cannot read, or of which it would lose a part."""
+    if not BODY_ONLY.fullmatch(kind):
+        return
+    if form == SourceFormat.CSV:
+        raise JobRefused(f"{name} is {kind}: no cell of csv can hold that")
+    if form == SourceFormat.JSON and (found := CUT_WITHIN.search(kind)):
+        raise JobRefused(
+            f"{name} is {kind}: in json a {found[1]} within it would be cut; declare it as a string"
+        )
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:
     if kind is None:
         raise JobRefused("lateness needs a watermark")
-    form = LATENESS_FORMS.get(kind)
+    form = re.compile(r"\d+(\.\d+)?") if DECIMAL.fullmatch(kind) else LATENESS_FORMS.get(kind)
     if form is None or not isinstance(lateness, str) or not form.fullmatch(lateness):
         raise JobRefused(f"a watermark that is {kind} cannot be {lateness!r} late")

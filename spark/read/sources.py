@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.job.files import SparkFiles
-from spark.read.mapping import WHOLE_NUMBERS, SourceFormat, SourceMapping
+from spark.read.mapping import BODY_ONLY, DECIMAL, WHOLE_NUMBERS, SourceFormat, SourceMapping
 from spark.read.values import is_cut_by_readers, read_column
 from spark.schemas import BROKEN_LINE, build_text_schema
 
@@ -217,7 +217,7 @@ def filter_since(table: DataFrame, mapping: SourceMapping, watermark: str | None
     kind = mapping.columns[mapping.watermark]
     column, first = read_column(table, mapping.watermark, mapping), F.lit(watermark).cast(kind)
     if mapping.lateness is not None:
-        is_number = kind in WHOLE_NUMBERS
+        is_number = kind in WHOLE_NUMBERS or DECIMAL.fullmatch(kind)
         first = first - F.expr(mapping.lateness if is_number else f"interval {mapping.lateness}")
     return table.where(column.isNull() | (column >= first))
 
@@ -252,7 +252,8 @@ def require_types(
     faults = [
         f"{name} is {found[name]}, not {kind}"
         for name, kind in mapping.columns.items()
-        if found[name] != kind and not (or_text and found[name] == "string")
+        if found[name] != kind
+        and not (or_text and found[name] == "string" and not BODY_ONLY.fullmatch(kind))
     ]
     faults += [
         f"the format of {name} would have no effect on {found[name]}"

@@ -9,8 +9,17 @@ import re
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from spark.read.mapping import (
+    DECIMAL,
     DECIMAL_COMMA,
     WHOLE_NUMBERS,
     ZONE_LETTERS,
@@ -64,9 +73,11 @@ def read_cell(text: Column, kind: str) -> Column:
         return F.when(text.rlike(WHOLE_CELLS[kind]), value)
     if kind.startswith("decimal"):
         scale = int(kind.removesuffix(")").split(",")[1])
-        # Digits after the last one that is kept. An exponent moves the point, so it is no cell.
-        is_cut = text.rlike(rf"[.]\d{{{scale}}}\d*[1-9]|[eE]")
-        return F.when(~is_cut, value)
+        # Without an exponent, digits after the last one that is kept say it. With one, the nearest
+        # double does, as long as there are no more digits than a double tells apart.
+        is_cut = text.rlike(rf"[.]\d{{{scale}}}\d*[1-9]")
+        is_near = text.rlike("^.{1,15}[eE]") & (value.cast("double") == text.try_cast("double"))
+        return F.when(F.when(text.rlike("[eE]"), is_near).otherwise(~is_cut), value)
     return value
 
 
@@ -120,9 +131,25 @@ def write_time(column: Column, kind: str) -> Column:
     return F.concat(F.replace(whole, F.lit(" "), F.lit("T")), F.lit("."), digits, F.lit(zone))
 
 
-def write_value(column: Column, kind: str) -> Column:
-    """A value as a body holds it: a time as text, and any other value as it is."""
-    return write_time(column, kind) if kind.startswith("timestamp") else column
+def write_value(column: Column, kind: DataType) -> Column:
+    """A value as `to_json` is to have it: times as text, and what is within it in order of name."""
+    match kind:
+        case StructType():
+            fields = sorted(kind.fields, key=lambda each: each.name)
+            within = (write_value(column[f.name], f.dataType).alias(f.name) for f in fields)
+            return F.when(column.isNotNull(), F.struct(*within))
+        case ArrayType():
+            return F.transform(column, lambda each: write_value(each, kind.elementType))
+        case MapType():
+            of_key = kind.keyType.simpleString()
+            texts = F.transform_keys(column, lambda key, _: write_time(key, of_key))
+            names = F.array_sort(F.map_keys(texts))
+            values = F.transform(names, lambda name: write_value(texts[name], kind.valueType))
+            return F.map_from_arrays(names, values)
+        case TimestampType() | TimestampNTZType():
+            return write_time(column, kind.simpleString())
+        case _:
+            return column
 
 
 def encode_order(column: Column, kind: str) -> Column:
@@ -138,6 +165,13 @@ def encode_order(column: Column, kind: str) -> Column:
             number = F.unix_micros(instant)
         case _ if kind in WHOLE_NUMBERS:
             number = column
+        case _ if DECIMAL.fullmatch(kind):
+            # All digits, with the 0 before the point; of a negative number each as far from 9.
+            places = int(kind.removeprefix("decimal(").split(",")[0]) + 1
+            text = F.replace(write_text(F.abs(column), kind), F.lit("."))
+            digits = F.lpad(text, places, "0")
+            below = F.concat(F.lit("0"), F.translate(digits, "0123456789", "9876543210"))
+            return F.when(column < 0, below).otherwise(F.concat(F.lit("1"), digits))
         case _:
             return write_text(column, kind)
     unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")

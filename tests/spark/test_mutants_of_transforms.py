@@ -54,6 +54,10 @@ def formats(spark: SparkSession) -> None:
         texts.test_a_column_is_read_in_the_format_that_it_has(spark, Path(folder), BERLIN, "csv")
 
 
+def decimals(spark: SparkSession) -> None:
+    texts.test_a_decimal_is_an_order_a_version_and_a_watermark(spark, "decimal(10,2)")
+
+
 BERLIN = "Europe/Berlin"
 TWICE = "(~is_after | (before == after))"
 OVERNIGHT = "F.when(overnight, validation.DAY_MINUTES)"
@@ -108,7 +112,11 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         *(values, "read_pattern", 'F.when(wall.cast("date") == wall, wall', "(wall"),
         formats,
     ),
-    "a decimal is rounded": (values, "read_cell", "F.when(~is_cut, value)", "value", cells),
+    "negative decimals sort as positive ones": (
+        *(values, "encode_order", "F.when(column < 0", "F.when(column.isNull()"),
+        decimals,
+    ),
+    "a decimal is rounded": (values, "read_cell", ".otherwise(~is_cut)", ".otherwise(True)", cells),
     "blank text is no text": (sources, "select_columns", '"string" != kind', '"string"', cells),
     "an effect that moved back is in order": (
         *(reconciliation, "is_out_of_order", BACK, BACK.replace("<", ">")),

@@ -1,18 +1,22 @@
 """A value has one text, whatever the session's zone and the hour are, and nothing of it is cut."""
 
+import base64
 import csv
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark.job.failures import JobRefused
 from spark.read.facts import extract_facts, map_rows
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, prepare_table, read_table
@@ -38,7 +42,7 @@ def zone(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def declare(form: str = "table", **named: str) -> SourceMapping:
     """A mapping of `account` and of these columns, of which all are in key, order and body."""
-    roles = {name: named.pop(name) for name in ("time", "watermark") if name in named}
+    roles = {name: named.pop(name) for name in ("time", "watermark", "lateness") if name in named}
     names = list(named)
     document = DOCUMENT | {"format": form, "key": names, "order": names, "body": names} | roles
     return SourceMapping.parse(document | {"columns": {"account": "string"} | named})
@@ -135,6 +139,8 @@ CELLS: list[tuple[str, str, object]] = [
     ("decimal(10,2)", "-1.5000", Decimal("-1.50")),
     ("decimal(10,2)", "1.505", None),
     ("decimal(10,2)", "1e-3", None),
+    ("decimal(10,2)", "1.5055E1", None),
+    ("decimal(10,2)", "1.55e1", Decimal("15.50")),
     (
         "decimal(38,18)",
         "12345678901234567890.123456789012345678",
@@ -159,7 +165,7 @@ def test_a_cell_is_read_whole_or_refused(spark: SparkSession, tmp_path: Path, fo
         {"account": "a", "n": n} | blank | {f"c{n}": text} for n, (_, text, _) in enumerate(CELLS)
     ]
     if form == "json":
-        rows = [row for row in rows if row["c20"] is None]
+        rows = [row for row in rows if row["c22"] is None]
     if form == "table":
         table = spark.createDataFrame(
             [tuple(None if v is None else str(v) for v in row.values()) for row in rows],
@@ -239,6 +245,148 @@ def test_a_column_is_read_in_the_format_that_it_has(
         body = json.loads(told[n]["body"], parse_float=Decimal)
         refused = None if each[3] is not None else f"malformed {name}"
         assert (told[n]["reason"], body) == (refused, blank | {name: each[3]}), each
+
+
+NESTED = {
+    "struct": "struct<when:timestamp,b:decimal(10,3),a:array<date>>",
+    "array": "array<struct<at:timestamp_ntz,n:bigint>>",
+    "map": "map<string,array<int>>",
+    "days": "map<date,timestamp>",
+    "binary": "binary",
+    "flags": "array<boolean>",
+}
+NOON = datetime(2026, 10, 25, 0, 30, 0, 123456, tzinfo=UTC)
+NESTED_ROWS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {
+            "struct": (NOON, Decimal("1.500"), [date(2026, 1, 2), None]),
+            "array": [(datetime.fromisoformat("2026-03-29T02:30"), 2**63 - 1), None],
+            "map": {"b": [1, None], "a": [], "ü": None},
+            "days": {date(2026, 1, 2): NOON, date(2025, 1, 2): None},
+            "binary": b"\x00\xff\xfe",
+            "flags": [True, False, None],
+        },
+        {
+            "struct": {"a": ["2026-01-02", None], "b": Decimal("1.500"), "when": f"{tell(NOON)}Z"},
+            "array": [{"at": "2026-03-29T02:30:00.000", "n": 2**63 - 1}, None],
+            "map": {"a": [], "b": [1, None], "ü": None},
+            "days": {"2025-01-02": None, "2026-01-02": f"{tell(NOON)}Z"},
+            "binary": base64.b64encode(b"\x00\xff\xfe").decode(),
+            "flags": [True, False, None],
+        },
+    ),
+    (dict.fromkeys(NESTED), dict.fromkeys(NESTED)),
+    (
+        dict.fromkeys(NESTED) | {"struct": (None, None, []), "map": {}, "array": []},
+        dict.fromkeys(NESTED)
+        | {"struct": {"a": [], "b": None, "when": None}, "map": {}, "array": []},
+    ),
+]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
+def test_nested_columns_are_json_with_every_digit_and_sorted_keys(
+    spark: SparkSession, tmp_path: Path, zone: str
+) -> None:
+    """By way of Parquet that pyarrow wrote."""
+    kinds: dict[str, pa.DataType] = {
+        "struct": pa.struct(
+            [
+                ("when", pa.timestamp("us", tz="UTC")),
+                ("b", pa.decimal128(10, 3)),
+                ("a", pa.list_(pa.date32())),
+            ]
+        ),
+        "array": pa.list_(pa.struct([("at", pa.timestamp("us")), ("n", pa.int64())])),
+        "map": pa.map_(pa.string(), pa.list_(pa.int32())),
+        "days": pa.map_(pa.date32(), pa.timestamp("us", tz="UTC")),
+        "binary": pa.binary(),
+        "flags": pa.list_(pa.bool_()),
+    }
+    given: dict[str, Any] = {
+        name: [as_arrow(row[name]) for row, _ in NESTED_ROWS] for name in kinds
+    }
+    given["struct"] = [s and dict(zip(("when", "b", "a"), s, strict=True)) for s in given["struct"]]
+    given["array"] = [
+        rows and [at and dict(zip(("at", "n"), at, strict=True)) for at in rows]
+        for rows in given["array"]
+    ]
+    columns = {name: pa.array(given[name], kind) for name, kind in kinds.items()}
+    count = len(NESTED_ROWS)
+    columns["account"], columns["n"] = pa.array(["a"] * count), pa.array(range(count), pa.int32())
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    document = {"columns": {"account": "string", "n": "int"} | NESTED, "body": list(NESTED)}
+    roles = {"format": "parquet", "key": ["n"], "order": ["n"]}
+    declared = SourceMapping.parse(DOCUMENT | document | roles)
+
+    table = read_table(spark, str(tmp_path / "in.parquet"), declared)
+    found = map_rows(table, declared).orderBy("place").collect()
+
+    assert [row["reason"] for row in found] == [None] * count
+    for row, (_, expected) in zip(found, NESTED_ROWS, strict=True):
+        body = json.loads(row["body"], parse_float=Decimal)
+        assert body == expected
+        # Every object's keys are sorted, so a body has one text.
+        again = json.dumps(
+            json.loads(row["body"]), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        assert row["body"].replace("1.500", "1.5") == again
+    assert '"b":1.500' in found[0]["body"]
+
+
+def as_arrow(value: Any) -> Any:
+    """A value as pyarrow takes it, with a map as pairs."""
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def test_nested_columns_of_json_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    value = {"a": [1, None], "b": {"x": "  ", "y": 0.25}}
+    kinds = {"doc": "struct<b:map<string,string>,a:array<int>>"}
+    text = {"a": [1, None], "b": {"x": "  ", "y": "0.25"}}
+    rows = [{"account": "a", "doc": value}, {"account": "b", "doc": {"a": "no array"}}]
+    roles = {"format": "json", "key": ["account"], "order": ["account"], "body": ["doc"]}
+    document = DOCUMENT | {"columns": {"account": "string"} | kinds} | roles
+    declared = SourceMapping.parse(document)
+
+    found = map_rows(read_table(spark, write(tmp_path, "json", rows), declared), declared).collect()
+
+    assert {row["session"]: row["reason"] for row in found} == {"a": None, "b": "broken line"}
+    assert {"doc": text} in [json.loads(row["body"]) for row in found]
+
+    with pytest.raises(JobRefused, match="doc is string, not struct"):
+        prepare_table(spark.createDataFrame([("a", "{}")], "account string, doc string"), declared)
+    undecodable = spark.sql(
+        "select 'a' account, struct(map('x', cast(X'5afc' as string)) b, array(1) a) doc"
+    )
+    found = map_rows(prepare_table(undecodable, declared), declared).collect()
+    assert [row["reason"] for row in found] == ["undecodable doc"]
+
+
+@pytest.mark.parametrize("kind", ["decimal(10,2)", "decimal(38,10)", "decimal(3,3)"])
+def test_a_decimal_is_an_order_a_version_and_a_watermark(spark: SparkSession, kind: str) -> None:
+    scale = int(kind.rstrip(")").split(",")[1])
+    step = Decimal(1).scaleb(-scale)
+    numbers = sorted([n * step for n in (-999, -100, -99, -10, -9, -1, 0, 1, 9, 10, 99, 100, 999)])
+    if kind != "decimal(3,3)":
+        numbers = [Decimal(-7000000), *numbers, Decimal(7000000)]
+    rows = [("a", f"{n:f}") for n in reversed(numbers)]
+    declared = declare(n=kind, watermark="n")
+    table = prepare_table(spark.createDataFrame(rows, "account string, n string"), declared)
+
+    source = extract_facts(table, declared)
+    found = source.facts.orderBy("place").collect()
+    source.release()
+
+    read = [json.loads(row["body"], parse_float=Decimal)["n"] for row in found]
+    assert [Decimal(n) for n in read] == numbers
+    assert sorted(row["version"] for row in found) == [row["version"] for row in found]
+    assert source.watermark is not None
+    assert Decimal(source.watermark) == numbers[-1]
+    left = filter_since(table, declared, source.watermark)
+    assert [Decimal(row["n"]) for row in left.collect()] == numbers[-1:]
+    late = declare(n=kind, watermark="n", lateness=f"{numbers[-1] - numbers[-2]:f}")
+    left = filter_since(table, late, source.watermark)
+    assert sorted(Decimal(row["n"]) for row in left.collect()) == numbers[-2:]
 
 
 def test_other_formats_and_options_mean_something_else() -> None:

@@ -33,6 +33,7 @@ BOOKED: dict[str, Any] = {
     "type_column": "kind",
     "time": "booked",
 }
+SHARED = BOOKED["columns"] | {"share": "double", "photo": "binary"}
 HEADER = "booked,account,line,amount,text,kind"
 GOOD = (
     '2026-01-02 03:04:05,acc-7,-2,1.50,"Zürich, first",account.add',
@@ -155,7 +156,14 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
         ({"format": "xlsx"}, "format 'xlsx' is none of csv, json, parquet"),
         ({"type": "account.add"}, "either type or type_column"),
         ({"order": "line"}, "order must be a list of columns, not 'line'"),
-        ({"order": ["amount"]}, r"amount is decimal\(10,2\): that cannot be an order"),
+        (
+            {"format": "table", "columns": SHARED, "order": ["share"]},
+            "share is double: that cannot be an order",
+        ),
+        (
+            {"format": "table", "columns": SHARED, "key": ["photo"]},
+            "photo is binary: only a body can hold that",
+        ),
         ({"body": ["colour"]}, "no type is declared for the columns colour"),
         ({"lateness": "2 days"}, "lateness needs a watermark"),
         ({"watermark": "line", "lateness": "2 days"}, "that is int cannot be '2 days' late"),
@@ -181,10 +189,19 @@ def test_rows_that_come_late_are_read_as_far_back_as_they_may_be_late(
         ({"session": 5}, "session must be text, not 5"),
         ({"body": ["text", "text"]}, "body names text more than once"),
         ({"version": "age"}, "no type is declared for the columns age"),
-        ({"version": "amount"}, r"amount is decimal\(10,2\): that cannot be an order"),
+        (
+            {"format": "table", "columns": SHARED, "version": "share"},
+            "share is double: that cannot be an order",
+        ),
+        ({"watermark": "amount", "lateness": "2 days"}, r"that is decimal\(10,2\) cannot be '2"),
         ({"columns": {"a.b": "string"}}, "cannot be mapped under the name 'a.b'"),
         ({"columns": {"broken_line": "string"}}, "under the name 'broken_line'"),
-        ({"columns": {"account": "map<int,int>"}}, "'account' cannot have the type 'map<int,int>'"),
+        ({"columns": {"account": "interval"}}, "'account' cannot have the type 'interval'"),
+        ({"columns": {"tags": "map<int,int>"}}, "tags is map<int,int>: no cell of csv can hold"),
+        (
+            {"format": "json", "columns": {"tags": "struct<date:int,at:array<timestamp>>"}},
+            "in json a timestamp within it would be cut; declare it as a string",
+        ),
     ],
 )
 def test_a_mapping_that_cannot_be_used_is_refused(

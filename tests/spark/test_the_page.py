@@ -45,7 +45,7 @@ def test_every_field_of_a_mapping_is_on_the_page_and_the_example_is_one() -> Non
     assert {form.value for form in SourceFormat} <= set(coded(meanings["format"]))
     kinds = meanings["columns"].partition("type: ")[2].replace("(p,s)", "(9,2)")
     for kind in kinds.replace("whole numbers", ", ".join(WHOLE_NUMBERS)).split(", "):
-        require_column_types({"column": kind})
+        require_column_types({"column": kind.strip("`").replace("...", "int")}, "table")
     for lateness in re.findall(r"`(\d[^`]+)`", meanings["lateness"]):
         require_lateness(lateness, "timestamp")
 
