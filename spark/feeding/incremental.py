@@ -119,10 +119,13 @@ class IncrementalFeed:
     ) -> ManifestStep | None:
         """Bind a run to its plan; returns None if it has no events.
 
-        A run without events is begun all the same if the watermark has moved, to record it.
+        A run without events is begun all the same if the watermark has moved, or another mapping is
+        accepted, to record it.
         """
         group, name = self.options.group, self.options.source
-        if not events and source.watermark in (None, history.find_watermark(group, name)):
+        has_moved = source.watermark not in (None, history.find_watermark(group, name))
+        is_other = source.meaning != history.find_meaning(group, name)
+        if not (events or has_moved or (is_other and self.options.accept_mapping)):
             return None
         with self.console.show_progress("binding numbers"):
             step = self.manifest.bind(

@@ -220,6 +220,9 @@ def test_a_mapping_that_means_something_else_is_refused_with_the_difference(bank
     assert bank.sent() == []
 
     assert bank.feed(replace(booked, meaning=meant | OTHER_OPTIONS)).counts.sent == 0
+    # What is accepted once is recorded, even if nothing has changed.
+    assert bank.feed(booked, accept_mapping=True).counts.sent == 0
+    assert bank.feed(booked).counts.sent == 0
     wider = meant | {"body": "amount bigint"}
     line = replace(bank.source([LINES[0].replace(",0,2", ",5,2")]), meaning=wider)
     assert bank.feed(line, accept_mapping=True).counts.sent == 1

@@ -13,9 +13,12 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from azure.servicebus import ServiceBusClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from local.cloud import Cloud
+from spark.feeding import FeedConfig, feed
 from spark.job.failures import JobRefused
 from spark.read.facts import extract_facts, map_rows
 from spark.read.mapping import SourceMapping
@@ -387,6 +390,42 @@ def test_a_decimal_is_an_order_a_version_and_a_watermark(spark: SparkSession, ki
     late = declare(n=kind, watermark="n", lateness=f"{numbers[-1] - numbers[-2]:f}")
     left = filter_since(table, late, source.watermark)
     assert sorted(Decimal(row["n"]) for row in left.collect()) == numbers[-2:]
+
+
+def test_a_reader_finds_the_bytes_that_the_source_says(
+    spark: SparkSession, tmp_path: Path, cloud: Cloud
+) -> None:
+    """Of plain azure-servicebus; the bodies are written out here from the cells."""
+    told = [
+        ("2026-11-01T05:30:00.000001Z", "1.10", "  "),
+        ("2026-11-01T06:30:00.123Z", "-0.05", ' "a, b"\n'),
+        ("2026-11-01T06:30:00.123400Z", "12345678.90", "Zürich 東京 \t"),
+    ]
+    rows = [dict(zip(("at", "n", "text"), row, strict=True)) | {"account": "a"} for row in told]
+    columns = {"account": "string", "at": "timestamp", "n": "decimal(10,2)", "text": "string"}
+    roles = {"key": ["at"], "order": ["n"], "body": ["at", "n", "text"], "time": "at"}
+    declared = SourceMapping.parse(DOCUMENT | {"format": "csv", "columns": columns} | roles)
+    spaces = {f"ServiceBus_{n}": each.connection_string for n, each in cloud.namespaces.items()}
+    settings = spaces | {"Cosmos": cloud.cosmos.connection_string}
+    settings["LOCKSTEP_REGIONS"] = ",".join(cloud.namespaces)
+    options = FeedConfig("bank", rejects=str(tmp_path / "rejects"), settings=settings)
+    table = read_table(spark, write(tmp_path, "csv", rows), declared)
+    assert feed(table, declared, options).sending.counts.sent == len(told)
+
+    with (
+        ServiceBusClient.from_connection_string(spaces["ServiceBus_east"]) as client,
+        client.get_queue_receiver("lockstep", session_id="a", max_wait_time=30) as receiver,
+    ):
+        found = [receiver.receive_messages(1, max_wait_time=30)[0] for _ in told]
+        bodies = [b"".join(each.body).decode() for each in found]
+        times = [(each.application_properties or {})[b"cloudEvents_time"] for each in found]
+
+    in_order = sorted(told, key=lambda row: Decimal(row[1]))
+    assert bodies == [
+        f'{{"at":"{at}","n":{n},"text":{json.dumps(text, ensure_ascii=False)}}}'
+        for at, n, text in in_order
+    ]
+    assert times == [at.encode() for at, _, _ in in_order]
 
 
 def test_other_formats_and_options_mean_something_else() -> None:
