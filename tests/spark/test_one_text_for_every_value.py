@@ -392,6 +392,7 @@ def test_a_decimal_is_an_order_a_version_and_a_watermark(spark: SparkSession, ki
     assert sorted(Decimal(row["n"]) for row in left.collect()) == numbers[-2:]
 
 
+@pytest.mark.proof
 def test_a_reader_finds_the_bytes_that_the_source_says(
     spark: SparkSession, tmp_path: Path, cloud: Cloud
 ) -> None:
