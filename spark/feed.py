@@ -187,8 +187,10 @@ def feed_stream(
 def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
     rows, sending = result.rows, result.sending
     document = asdict(rows) | asdict(sending.counts) | {"seconds": round(seconds, 1)}
+    if sending.standings:
+        document["standings"] = sending.standings
     if chosen.manifest:
-        document |= {"standings": sending.standings, "resumed": sending.resumed}
+        document["resumed"] = sending.resumed
     if chosen.summary is not None:
         chosen.summary.write_text(json.dumps(document, indent=2) + "\n")
     lines = [

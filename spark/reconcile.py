@@ -18,9 +18,15 @@ from spark.check.reconciliation import (
     list_effects,
 )
 from spark.check.report import build_report, format_lines, render_page
-from spark.feeding.judging import ChangePolicies, classify_facts, plan_events
+from spark.feeding.judging import (
+    ChangePolicies,
+    Standing,
+    classify_facts,
+    judge_as_new,
+    plan_events,
+    select_unsendable,
+)
 from spark.feeding.manifest import Manifest
-from spark.feeding.numbering import number_facts
 from spark.job.arguments import (
     add_manifest_argument,
     add_source_arguments,
@@ -120,7 +126,7 @@ def run_reconcile(
             source = read_facts(spark)
             rejects = source.rejects.groupBy("reason").count().orderBy("reason").collect()
         with console.show_progress("comparing"):
-            events, others = select_expected_events(source, chosen)
+            events, others, unsendable = select_expected_events(source, chosen)
             events.persist()
             entries = read_journal(spark, chosen.journal).persist()
             found = find_differences(events.unionByName(others), entries, chosen.group)
@@ -128,6 +134,8 @@ def run_reconcile(
             effects = leave_out(list_effects(entries, chosen.group), others)
             by_session = count_by_session(events, effects, found).persist()
             by_reason = {row["reason"]: row["count"] for row in rejects}
+            if refused := unsendable.count():
+                by_reason[Standing.UNSENDABLE.value] = refused
             report = build_report(
                 by_session, found, by_reason, {**about, **describe_inputs(chosen)}
             )
@@ -140,26 +148,33 @@ def run_reconcile(
     return DIFFERENT if report.has_findings else 0
 
 
-def select_expected_events(source: SourceFacts, chosen: Namespace) -> tuple[DataFrame, DataFrame]:
-    """The events the journal must hold, and those that it may hold (both schemas.EVENTS).
+def select_expected_events(
+    source: SourceFacts, chosen: Namespace
+) -> tuple[DataFrame, DataFrame, DataFrame]:
+    """The events the journal must hold, those that it may hold, and the facts that cannot be sent.
+
+    The first two are schemas.EVENTS.
 
     With a manifest the first are the events that its runs were bound to, and those of facts that
     were never fed, with the numbers that the next run would give them. If times are chosen, events
     of other runs are the second; what was not fed by the end of the time is neither.
     """
+    group, policies = chosen.group, ChangePolicies()
     if not chosen.manifest:
-        events = number_facts(source.facts, chosen.group).select(*EVENTS.names)
-        return events, events.limit(0)
+        classified = judge_as_new(source.facts)
+        events = plan_events(classified, group, policies).select(*EVENTS.names)
+        return events, events.limit(0), select_unsendable(classified, group, policies)
     manifest = Manifest(source.facts.sparkSession, chosen.manifest)
     history = manifest.read_history()
     asked, others = history.divide(chosen.fed_since, chosen.fed_until)
-    plan = manifest.read_fed(chosen.group, history)
-    events = manifest.read_fed(chosen.group, asked)
+    events = manifest.read_fed(group, asked)
+    unsendable = source.facts.limit(0)
     if chosen.fed_until is None:
-        classified = classify_facts(source.facts, plan)
-        events = events.unionByName(plan_events(classified, chosen.group, ChangePolicies()))
-    aside = manifest.read_fed(chosen.group, others)
-    return events.select(*EVENTS.names), aside.select(*EVENTS.names)
+        classified = classify_facts(source.facts, manifest.read_fed(group, history))
+        events = events.unionByName(plan_events(classified, group, policies))
+        unsendable = select_unsendable(classified, group, policies)
+    aside = manifest.read_fed(group, others)
+    return events.select(*EVENTS.names), aside.select(*EVENTS.names), unsendable
 
 
 def find_repeated_rows(source: SourceFacts) -> DataFrame:

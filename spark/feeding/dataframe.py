@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -9,16 +10,16 @@ from pyspark.sql import DataFrame
 from shared.settings import Settings
 from spark.feeding.config import FeedConfig
 from spark.feeding.incremental import IncrementalFeed, SendResult
+from spark.feeding.judging import ChangePolicies, Standing, judge_as_new, plan_events
 from spark.feeding.manifest import Manifest
-from spark.feeding.numbering import number_facts
-from spark.feeding.rejects import RowCounts, account_for_rows
+from spark.feeding.rejects import RowCounts, account_for_rows, reject_unsendable
 from spark.job.console import JobConsole
 from spark.job.runtime import require_driver
 from spark.job.settings import read_app_settings
 from spark.read.facts import SourceFacts, extract_facts
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, prepare_table
-from spark.send.datasource import EventWriter
+from spark.send.datasource import EventWriter, require_all_sent
 
 JOB = "feed"
 SILENT = JobConsole(JOB, is_quiet=True)
@@ -100,10 +101,20 @@ def feed_facts(
         manifest = Manifest(source.facts.sparkSession, options.manifest)
         by_manifest = IncrementalFeed(manifest, options, writer, console)
         return FeedResult(counts, by_manifest.run(source, counts))
+    classified, policies = judge_as_new(source.facts), ChangePolicies()
+    rejects = None if options.dry_run else options.rejects
+    reject = partial(reject_unsendable, classified, options.group, policies, rejects, console)
     if options.dry_run:
-        return FeedResult(counts)
+        return FeedResult(counts, SendResult(name_unsendable(reject())))
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))
-    events = number_facts(source.facts, options.group)
+    events = plan_events(classified, options.group, policies)
     with console.show_progress("sending", counts.events) as display:
         sent = replace(writer, progress=display.address).send(events, counts.events)
-    return FeedResult(counts, SendResult(counts=sent))
+    # Only then is it worth while to ask the gate once more what it has held back.
+    unsendable = name_unsendable(reject() if sent.sent != counts.events else {})
+    require_all_sent(counts.events - sum(unsendable.values()), sent)
+    return FeedResult(counts, SendResult(unsendable, counts=sent))
+
+
+def name_unsendable(refused: Mapping[Standing, int]) -> dict[str, int]:
+    return {Standing.UNSENDABLE.value: sum(refused.values())} if refused else {}

@@ -16,13 +16,13 @@ from spark.feeding.judging import (
     select_rejects,
 )
 from spark.feeding.manifest import Manifest, ManifestHistory, ManifestStep
-from spark.feeding.rejects import RowCounts
+from spark.feeding.rejects import RowCounts, reject_unsendable
 from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import return_memory
 from spark.read.facts import SourceFacts
 from spark.send.arranging import find_lane
-from spark.send.datasource import EVENTS_A_LANE, EventWriter
+from spark.send.datasource import EVENTS_A_LANE, EventWriter, require_all_sent
 from spark.send.rows import SendCounts
 
 # So many sessions are looked up by name in what was fed before.
@@ -88,8 +88,11 @@ class IncrementalFeed:
             counted = {row["standing"]: row["facts"] for row in rows}
             counted[Standing.SAME] = counts.events - sum(counted.values())
             found = {standing.value: counted.get(standing, 0) for standing in Standing}
-            self.console.log("; ".join(f"{found[standing]} {standing}" for standing in Standing))
+            listed = [each for each in Standing if each is not Standing.UNSENDABLE]
+            self.console.log("; ".join(f"{found[standing]} {standing}" for standing in listed))
             if options.dry_run:
+                if any(found[standing] for standing in policies.sent):
+                    self.count_unsendable(found, differing, policies, None)
                 return SendResult(found)
             if options.changed_max is not None:
                 known = (Standing.CHANGED, Standing.STALE, Standing.SAME)
@@ -98,9 +101,7 @@ class IncrementalFeed:
             if any(found[standing] for standing in policies.rejected):
                 rejects = select_rejects(differing, policies)
                 rejects.coalesce(1).write.json(options.rejects, mode="append")
-            events = sum(found[standing] for standing in policies.sent)
-            plan = plan_events(differing, options.group, policies)
-            step = self.bind_new(plan, events, source, history)
+            step = self.bind_new(differing, found, policies, source, history)
         finally:
             differing.unpersist(blocking=True)
         # A plan is sent from its files, so nothing that is cached is needed any more.
@@ -115,30 +116,61 @@ class IncrementalFeed:
         return SendResult(found, resumed.sent, resumed + sent)
 
     def bind_new(
-        self, plan: DataFrame, events: int, source: SourceFacts, history: ManifestHistory
+        self,
+        differing: DataFrame,
+        found: dict[str, int],
+        policies: ChangePolicies,
+        source: SourceFacts,
+        history: ManifestHistory,
     ) -> ManifestStep | None:
-        """Bind a run to its plan; returns None if it has no events.
+        """Plan what is to be sent, and bind a run to it; returns None if that has no events.
 
         A run without events is begun all the same if the watermark has moved, or another mapping is
-        accepted, to record it.
+        accepted, to record it. What cannot be sent becomes a reject, and moves to that in `found`.
+        Raises JobRefused, and binds nothing, if the plan that can be read holds another number of
+        events than was found.
         """
-        group, name = self.options.group, self.options.source
+        options = self.options
+        group, name = options.group, options.source
         has_moved = source.watermark not in (None, history.find_watermark(group, name))
         is_other = source.meaning != history.find_meaning(group, name)
-        if not (events or has_moved or (is_other and self.options.accept_mapping)):
+        is_news = has_moved or (is_other and options.accept_mapping)
+        planned = sum(found[standing] for standing in policies.sent)
+        if not planned and not is_news:
             return None
+        run = history.newest + 1
         with self.console.show_progress("binding numbers"):
+            events = self.manifest.write_plan(run, plan_events(differing, group, policies))
+            # Only then is it worth while to ask the gate once more what it has held back.
+            if events != planned:
+                self.count_unsendable(found, differing, policies, options.rejects)
+            require_whole_plan(planned, found[Standing.UNSENDABLE], events, self.manifest.path)
+            if not events and not is_news:
+                return None
             step = self.manifest.bind(
-                history.newest + 1,
-                plan,
+                run,
+                events,
                 source.watermark,
                 group=group,
                 source=name,
                 meaning=source.meaning,
-                choose_lanes=partial(self.writer.choose_lanes, self.manifest.spark),
+                lanes=self.writer.choose_lanes(self.manifest.spark, events),
             )
         self.console.log(f"run {step.run} is bound to {step.events} events; sending them")
         return step
+
+    def count_unsendable(
+        self,
+        found: dict[str, int],
+        differing: DataFrame,
+        policies: ChangePolicies,
+        rejects: str | None,
+    ) -> None:
+        group, console = self.options.group, self.console
+        refused = reject_unsendable(differing, group, policies, rejects, console)
+        for standing, facts in refused.items():
+            found[standing] -= facts
+            found[Standing.UNSENDABLE] += facts
 
     def send_run(self, step: ManifestStep) -> SendCounts:
         """Send a run's plan, but for the lanes that an earlier feed has sent.
@@ -146,22 +178,37 @@ class IncrementalFeed:
         The end of a lane is recorded when its task says so. If that is not heard, the lane is sent
         again, which has no further effect.
         """
-        counts, plan, events = SendCounts(), self.manifest.read_plan(step), step.events
+        counts, plan, left = SendCounts(), self.manifest.read_plan(step), step.events
         done = self.manifest.list_sent_lanes(step) if step.lanes else []
         if step.lanes and done:
-            plan = plan.where(~find_lane(step.lanes).isin(done))
-            events = plan.count()
-            self.console.log(
-                f"{len(done)} of its {step.lanes} lanes are sent; {events} events left"
-            )
+            is_left = ~find_lane(step.lanes).isin(done)
+            events, left = plan.agg(F.count("*"), F.count_if(is_left)).collect()[0]
+            if events != step.events:
+                raise JobRefused(
+                    f"run {step.run} is bound to {step.events} events, but {events} can be read "
+                    f"of its plan in {self.manifest.path}: nothing of it was sent"
+                )
+            plan = plan.where(is_left)
+            self.console.log(f"{len(done)} of its {step.lanes} lanes are sent; {left} events left")
         note_end = partial(self.manifest.mark_lane_sent, step) if step.lanes else None
-        if events:
-            with self.console.show_progress("sending", events, note_end) as display:
+        if left:
+            with self.console.show_progress("sending", left, note_end) as display:
                 lanes = step.lanes or self.writer.lanes
                 writer = replace(self.writer, progress=display.address, lanes=lanes)
-                counts = writer.send(plan, events)
+                counts = writer.send(plan, left)
+        require_all_sent(left, counts)
         self.manifest.mark_sent(step)
         return counts
+
+
+def require_whole_plan(planned: int, unsendable: int, events: int, path: str) -> None:
+    """Raise JobRefused unless a plan, as it is read, holds what was to be sent and can be."""
+    if planned - unsendable != events:
+        raise JobRefused(
+            f"{planned} events were to be planned and {unsendable} of them cannot be sent, but the "
+            f"plan that was written to {path} has {events}: nothing of this run was bound or sent. "
+            "Every machine must read there what any of them has written; then run it again"
+        )
 
 
 def require_same_meaning(source: SourceFacts, before: Mapping[str, str] | None) -> None:

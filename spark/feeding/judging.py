@@ -7,6 +7,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.feeding.config import ChangePolicy
+from spark.feeding.gate import find_refusal
 from spark.feeding.numbering import digest_event, number_facts
 from spark.read.facts import order_newest_first
 
@@ -18,6 +19,7 @@ class Standing(StrEnum):
     SAME = "unchanged"
     STALE = "older than what was fed"
     REPEATED = "repeated key"
+    UNSENDABLE = "unsendable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +77,33 @@ def choose_standing() -> Column:
     )
 
 
+def judge_as_new(facts: DataFrame) -> DataFrame:
+    """Facts as `classify_facts` has them where there is no manifest: all are new."""
+    return facts.withColumn("standing", F.lit(Standing.NEW)).withColumn("begin", F.lit(0))
+
+
 def plan_events(classified: DataFrame, group: str, policies: ChangePolicies) -> DataFrame:
-    """The facts to be sent as a plan (schemas.PLAN) that continues the sessions' numbers."""
+    """The facts to be sent as a plan (schemas.PLAN) that continues the sessions' numbers.
+
+    What sending refuses is not in it (select_unsendable has it).
+    """
     to_send = classified.where(F.col("standing").isin(*policies.sent))
-    return number_facts(to_send, group, begin="begin")
+    sendable = to_send.where(find_refusal(group).isNull())
+    return number_facts(sendable, group, begin="begin")
+
+
+def select_unsendable(classified: DataFrame, group: str, policies: ChangePolicies) -> DataFrame:
+    """The facts that would be sent and that sending refuses, with its words as `refusal`."""
+    to_send = classified.where(F.col("standing").isin(*policies.sent))
+    return to_send.withColumn("refusal", find_refusal(group)).where("refusal is not null")
 
 
 def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame:
     """The facts that may not become events (schemas.REJECTED_ROWS)."""
-    row = F.to_json(F.struct("session", "key", "type", "body"))
-    return classified.where(F.col("standing").isin(*policies.rejected)).select(
-        row.alias("row"), F.col("standing").alias("reason")
-    )
+    rejected = classified.where(F.col("standing").isin(*policies.rejected))
+    return format_rejects(rejected, F.col("standing"))
+
+
+def format_rejects(facts: DataFrame, reason: Column) -> DataFrame:
+    row = F.to_json(F.struct("session", "key", "type", "body", "time"))
+    return facts.select(row.alias("row"), reason.alias("reason"))

@@ -18,7 +18,7 @@ crash before the file leaves a table that nobody reads, and that a later summary
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructType
 
+from shared.domain.message import SEQUENCE_MAX
 from spark.job.failures import JobRefused
 from spark.job.files import SparkFiles
 from spark.schemas import LONG, NEWEST, PLAN, TEXT, build_schema
@@ -234,28 +235,37 @@ class Manifest:
     def read_plan(self, step: ManifestStep) -> DataFrame:
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
 
+    def write_plan(self, run: int, plan: DataFrame) -> int:
+        """Write the plan of a run; returns how many events can be read of it.
+
+        Raises JobRefused if a session has used up its numbers.
+        """
+        place = self.locate_plan(run, self.feed)
+        plan.write.parquet(place, mode="overwrite")
+        written = self.spark.read.schema(PLAN).parquet(place)
+        events, highest = written.agg(F.count("*"), F.max("sequence")).collect()[0]
+        if events and highest > SEQUENCE_MAX:
+            raise JobRefused(f"a session has used its {SEQUENCE_MAX + 1} numbers: use a new group")
+        return int(events)
+
     def bind(
         self,
         run: int,
-        plan: DataFrame,
+        events: int,
         watermark: str | None,
         *,
         group: str | None = None,
         source: str | None = None,
         meaning: Mapping[str, str] | None = None,
-        choose_lanes: Callable[[int], int] | None = None,
+        lanes: int | None = None,
     ) -> ManifestStep:
-        """Bind a run to its plan, which must be sent next, in as many lanes as are chosen for it.
+        """Bind a run to the plan that was written, which must be sent next, in so many lanes.
 
         Raises JobRefused if another feed has bound the run since the history was read.
         """
-        place = self.locate_plan(run, self.feed)
-        plan.write.parquet(place, mode="overwrite")
-        count = self.spark.read.schema(PLAN).parquet(place).count()
         text = None if meaning is None else json.dumps(dict(meaning))
-        lanes = None if choose_lanes is None else choose_lanes(count)
         about = (watermark, format_now(), group, source, text, lanes)
-        planned = ManifestStep(run, self.feed, PLANNED, count, *about)
+        planned = ManifestStep(run, self.feed, PLANNED, events, *about)
         if not self.write_step(planned):
             self.require_own(run)
         return planned

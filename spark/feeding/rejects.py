@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark.feeding.judging import ChangePolicies, Standing, format_rejects, select_unsendable
+from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.files import SparkFiles
 from spark.read.facts import SourceFacts
@@ -56,6 +58,25 @@ def account_for_rows(source: SourceFacts, folder: str, *, replace: bool = False)
     counts = RowCounts(source.rows.count(), found["events"], found["sessions"], by_reason)
     require_all_rows(counts, found["rows"])
     return counts
+
+
+def reject_unsendable(
+    classified: DataFrame,
+    group: str,
+    policies: ChangePolicies,
+    folder: str | None,
+    console: JobConsole,
+) -> dict[Standing, int]:
+    """Write what sending refuses as rejects, if there is a folder; returns how many by standing."""
+    refused = select_unsendable(classified, group, policies)
+    rows = refused.groupBy("standing").agg(F.count("*"), F.min("refusal")).collect()
+    found = {Standing(standing): int(count) for standing, count, _ in rows}
+    if found:
+        console.log(f"{sum(found.values())} {Standing.UNSENDABLE}, for example: {rows[0][2]}")
+        if folder is not None:
+            reason = F.concat_ws(": ", F.lit(Standing.UNSENDABLE), "refusal")
+            format_rejects(refused, reason).coalesce(1).write.json(folder, mode="append")
+    return found
 
 
 def write_rejects(rejected: DataFrame, folder: str, *, replace: bool) -> None:

@@ -9,12 +9,6 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shared.domain.message import (
-    BODY_BYTES_MAX,
-    ESCAPE_FACTOR_MAX,
-    ID_CHARACTERS_MAX,
-    STORED_BYTES_MAX,
-)
 from spark.read.mapping import SourceMapping
 from spark.read.values import encode_order, read_column, write_text, write_time, write_value
 from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
@@ -22,9 +16,6 @@ from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
 # Names for the mapping's own columns. They have a dot, which no column of a mapped table may have.
 ROW, FACT, MARK = "lockstep.row", "lockstep.fact", "lockstep.watermark"
 REPEATED_KEY = "repeated key"
-ISO_TIME = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d(:?\d\d)?)?)?$"
-# No character takes more bytes when it is escaped: \uXXXX, and a surrogate pair counts as two.
-ESCAPED_BYTES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +134,11 @@ def order_newest_first() -> tuple[Column, ...]:
 def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
     """Each reason to reject a row, with its condition. The first that applies is reported.
 
-    Everything for which a message would be refused later is checked here already: one such row
-    would make its whole task fail.
+    What a row must have to be numbered and compared is checked here. Whether a message may be made
+    of it is judged by who sends it (feeding/gate.py).
     """
     texts = [name for name, kind in mapping.columns.items() if kind == "string"]
     nested = [name for name, kind in mapping.columns.items() if kind.endswith(">")]
-    session, body = get_fact_field("session"), get_fact_field("body")
     return [
         ("broken line", get_source_cell(BROKEN_LINE).isNotNull()),
         *((f"missing {name}", get_source_cell(name).isNull()) for name in mapping.required_columns),
@@ -165,16 +155,6 @@ def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:
         ),
         *((f"undecodable {name}", is_undecodable(F.col(name))) for name in texts),
         *((f"undecodable {name}", is_undecodable(F.to_json(name))) for name in nested),
-        (f"empty {mapping.session}", session == ""),
-        (
-            f"overlong {mapping.session}",
-            # Azure counts the units of UTF-16, of which each has two bytes.
-            F.octet_length(F.encode(session, "UTF-16LE")) > 2 * ID_CHARACTERS_MAX,
-        ),
-        ("no type", get_fact_field("type") == ""),
-        *((f"malformed {name}", is_no_time()) for name in texts if name == mapping.time),
-        ("body too large", F.octet_length(body) > BODY_BYTES_MAX),
-        ("body too large", is_too_large_escaped(body)),
     ]
 
 
@@ -186,26 +166,6 @@ def get_fact_field(name: str) -> Column:
     return F.col(f"`{FACT}`.{name}")
 
 
-def is_no_time() -> Column:
-    """Return whether a text is no ISO 8601 time; handlers get it as `now`."""
-    time = get_fact_field("time")
-    return ~(F.rlike(time, F.lit(ISO_TIME)) & time.try_cast("timestamp").isNotNull())
-
-
 def is_undecodable(column: Column) -> Column:
     """Return whether the bytes of a text are not UTF-8, or were not when they were read."""
     return ~F.is_valid_utf8(column) | column.contains(REPLACEMENT)
-
-
-def is_too_large_escaped(body: Column) -> Column:
-    """Return whether a body is too large for a document once escaped as the journal stores it.
-
-    A body is JSON, so its control characters are written with backslashes already.
-    """
-    ascii_only = F.regexp_replace(body, r"[^\x00-\x7F]", "")
-    escapes = F.length(ascii_only) - F.length(F.translate(ascii_only, '"\\', ""))
-    others = F.octet_length(F.encode(body, "UTF-16BE")) / 2 - F.length(ascii_only)
-    stored = F.length(ascii_only) + escapes + others * ESCAPED_BYTES + len('""')
-    # The exact size is worked out only for bodies that could be too large at all.
-    is_large = F.octet_length(body) * ESCAPE_FACTOR_MAX > STORED_BYTES_MAX
-    return F.when(is_large, stored > STORED_BYTES_MAX).otherwise(F.lit(col=False))

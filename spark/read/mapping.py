@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from shared.domain.errors import InvalidMessage
+from shared.domain.message import TYPE_CHARACTERS_MAX, refuse_reserved, require_text
 from spark.job.failures import JobRefused
 from spark.schemas import BROKEN_LINE
 
@@ -70,7 +72,8 @@ LATENESS_FORMS = {
 # How values write times (read/values.py). A manifest of before has no such number.
 TIMES_FORMAT = "format 2, in UTC with all digits"
 # Types with the same order everywhere, and with a text that keeps the whole value.
-ORDERABLE_TYPES = (*WHOLE_NUMBERS, "string", "date", "timestamp", "timestamp_ntz")
+TIME_TYPES = ("string", "date", "timestamp", "timestamp_ntz")
+ORDERABLE_TYPES = (*WHOLE_NUMBERS, *TIME_TYPES)
 
 
 class SourceFormat(StrEnum):
@@ -129,9 +132,10 @@ class SourceMapping:
             kind = self.columns[name]
             if kind not in ORDERABLE_TYPES and not DECIMAL.fullmatch(kind):
                 raise JobRefused(f"{name} is {kind}: that cannot be an order")
-        for name in filter(None, (self.session, *self.key, self.type_column, self.time)):
+        for name in filter(None, (self.session, *self.key, self.type_column)):
             if BODY_ONLY.fullmatch(self.columns[name]):
                 raise JobRefused(f"{name} is {self.columns[name]}: only a body can hold that")
+        require_sendable(self.type, self.time, self.columns)
         if self.lateness is not None:
             require_lateness(self.lateness, self.columns.get(self.watermark or ""))
 
@@ -267,6 +271,20 @@ def require_readable(name: str, kind: str, form: str) -> None:
         raise JobRefused(
             f"{name} is {kind}: in json a {found[1]} within it would be cut; declare it as a string"
         )
+
+
+def require_sendable(
+    message_type: str | None, time: str | None, columns: Mapping[str, str]
+) -> None:
+    """Refuse a type, or a column for the time, for which every row would be refused."""
+    if time is not None and columns[time] not in TIME_TYPES:
+        raise JobRefused(f"{time} is {columns[time]}: a time is {', '.join(TIME_TYPES)}")
+    try:
+        if message_type is not None:
+            require_text("type", message_type, TYPE_CHARACTERS_MAX)
+            refuse_reserved("", message_type)
+    except InvalidMessage as error:
+        raise JobRefused(str(error)) from None
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:

@@ -39,6 +39,7 @@ from pyspark.sql.types import StructType
 from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.settings import Settings
+from spark.job.failures import JobRefused
 from spark.job.progress import TaskProgress
 from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import EVENTS
@@ -254,6 +255,16 @@ def require_schema(schema: StructType) -> None:
     faults += [f"unknown column {name!r}" for name in found if name not in wanted]
     if faults:
         raise SchemaRefused(f"not a table of events: {'; '.join(faults)}")
+
+
+def require_all_sent(events: int, counts: SendCounts) -> None:
+    """Raise JobRefused unless the tasks have sent just as many events as they were to send."""
+    if counts.sent != events:
+        raise JobRefused(
+            f"{events} events were to be sent, but the tasks have read and sent {counts.sent}. "
+            "What was sent stays sent, and nothing is recorded as sent: make sure that every "
+            "machine reads what any of them has written, then run it again"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import batched, pairwise
+from typing import Any
 
 from pyspark.sql import Row
 
@@ -148,7 +149,7 @@ async def send_rows(
     """
     total, check = SendCounts(), check or SequenceCheck(policy.gaps)
     for buffer in batched(rows, policy.rate.limit_burst(policy.rows_max), strict=False):
-        messages = [build_message(row, policy.owner_level) for row in buffer]
+        messages = build_messages(buffer, policy.owner_level)
         check.require_next(messages)
         await policy.rate.acquire(len(messages))
         total += await send_sessions(messages, send, policy.retry)
@@ -197,27 +198,38 @@ def split_into_runs(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     yield messages[start:]
 
 
-def build_message(row: Row, owner_level: int = 0) -> Message:
-    """The message of a row.
+def build_messages(rows: Iterable[Row], owner_level: int = 0) -> list[Message]:
+    """The messages of rows; raises what `build_message` does, naming the row."""
+    messages = []
+    for row in rows:
+        event = dict(zip(row.__fields__, row, strict=True))
+        try:
+            messages.append(build_message(event, owner_level))
+        except InvalidMessage as error:
+            # Not the whole row: errors are logged, and bodies are not for logs.
+            place = f"number {event['sequence']} of session {event['session']!r}"
+            raise type(error)(f"{error}: {place}") from None
+    return messages
+
+
+def build_message(event: Mapping[str, Any], owner_level: int = 0) -> Message:
+    """The message of an event, whose fields are those of schemas.EVENTS.
 
     Raises InvalidMessage naming the columns that are null, or if the body is not JSON or the time
     not ISO 8601; NotAllowed or InvalidOptions for a session, a type or a group that is the app's.
     """
-    event = dict(zip(row.__fields__, row, strict=True))
-    # Not the whole row: errors are logged, and bodies are not for logs.
-    place = f"number {event['sequence']} of session {event['session']!r}"
     if missing := [name for name in REQUIRED if event[name] is None]:
-        raise InvalidMessage(f"an event has no {', '.join(missing)}: {place}")
+        raise InvalidMessage(f"an event has no {', '.join(missing)}")
     refuse_reserved(event["session"], event["type"])
     try:
         json.loads(event["body"], parse_constant=refuse_constant)
     except ValueError as error:
-        raise InvalidMessage(f"the body of {place} is not JSON: {error}") from None
+        raise InvalidMessage(f"the body is not JSON: {error}") from None
     try:
         if event["time"] is not None:
             datetime.fromisoformat(event["time"])
     except ValueError:
-        raise InvalidMessage(f"the time of {place} is not in ISO 8601") from None
+        raise InvalidMessage("the time is not in ISO 8601") from None
     group = ProducerOptions(event["group"], owner_level).producer_group_id
     return Message(
         id=event["id"],

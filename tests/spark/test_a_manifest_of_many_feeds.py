@@ -185,15 +185,17 @@ def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_nam
         number_facts(facts_of(spark, [fact("a", "k", "01", amount)]), GROUP) for amount in (1, 2)
     )
 
-    bound = first.bind(1, plan, None)
+    events = first.write_plan(1, plan), second.write_plan(1, other)
+    assert events == (1, 1)
+    bound = first.bind(1, 1, None)
     with pytest.raises(JobRefused) as refused:
-        second.bind(1, other, None)
+        second.bind(1, 1, None)
 
     assert f"in use: the feed {first.feed} has bound run 1 at {bound.since}" in str(refused.value)
     assert first.feed != second.feed
     fed = second.read_fed(GROUP, bank.history).collect()
     assert [row["body"] for row in fed] == ['{"amount":1}']
-    assert first.bind(1, plan, None).events == 1, "its own name, asked for twice, is its own"
+    assert first.bind(1, 1, None).events == 1, "its own name, asked for twice, is its own"
 
 
 def test_a_name_is_given_to_one_writer_and_its_file_is_whole(

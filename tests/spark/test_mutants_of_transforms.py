@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.check import reconciliation
-from spark.feeding import judging, numbering
+from spark.feeding import gate, judging, numbering
 from spark.read import facts, sources, values
 from spark.samples.flights import events, validation
 from tests.spark import bookings
 from tests.spark import test_flights as flights
+from tests.spark import test_nothing_unsendable_is_bound as gated
 from tests.spark import test_one_text_for_every_value as texts
 from tests.spark import test_reconciliation as books
 from tests.spark import test_rows_become_facts as rows
@@ -32,6 +33,7 @@ newest = rows.test_of_the_rows_with_one_key_the_newest_is_the_fact
 disagreements = books.test_each_difference_is_named_once_and_without_any_nothing_is
 what_moved = news.test_only_what_moved_is_sent_and_numbers_go_on
 refused = news.test_what_the_policies_refuse_is_a_reject_with_its_reason
+unsendable = gated.test_what_sending_refuses_gets_no_number_and_leaves_no_gap
 
 
 def hours(spark: SparkSession) -> None:
@@ -87,6 +89,14 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         *(judging, "choose_standing", TOO_OLD, TOO_OLD.replace("<", "<=")),
         what_moved,
     ),
+    "what sending refuses gets a number": (
+        *(judging, "plan_events", ".where(find_refusal(group).isNull())", ""),
+        unsendable,
+    ),
+    "the gate lets everything through": (
+        *(gate, "find_refusal", "return str(error)", "return None"),
+        unsendable,
+    ),
     "a rejected row takes the place of a good one": (
         *(facts, "map_rows", 'F.isnotnull("reason"), ', ""),
         good_rows,
@@ -138,7 +148,7 @@ def test_the_mutant_is_killed(
     assert source.count(before) == 1, "the mutant does not fit the code any more"
     names: dict[str, Any] = dict(vars(module))
     exec(source.replace(before, after), names)
-    for each in {module, judging, events, facts, reconciliation, bookings, rows}:
+    for each in {module, judging, events, facts, reconciliation, bookings, rows, gated}:
         if hasattr(each, function):
             monkeypatch.setattr(each, function, names[function])
 

@@ -59,7 +59,7 @@ def fed(spark: SparkSession, jobs_here: None, tmp_path: Path) -> Path:
     """A folder with a manifest of what was fed, and the empty source it came from."""
     manifest = Manifest(spark, str(tmp_path / "manifest"))
     plan = number_facts(facts_of(spark, FACTS_FED), GROUP)
-    manifest.mark_sent(manifest.bind(1, plan, None))
+    manifest.mark_sent(manifest.bind(1, manifest.write_plan(1, plan), None))
     (tmp_path / "source.json").write_text("")
     mapping = DOCUMENT | {"columns": {"account": "string", "amount": "int"}}
     mapping |= {"key": ["amount"], "order": ["amount"]}
@@ -143,7 +143,7 @@ def test_only_what_was_fed_within_a_time_is_asked_for(
     facts = facts_of(spark, [fact("acc-1", f"k{n}", f"{n:02}", n) for n in (4, 5)])
     numbered = number_facts(facts.withColumn("begin", F.lit(4)), GROUP, begin="begin")
     monkeypatch.setattr("spark.feeding.manifest.format_now", lambda: "2036-02-01T00:00:00+00:00")
-    later.mark_sent(later.bind(2, numbered, None))
+    later.mark_sent(later.bind(2, later.write_plan(2, numbered), None))
     # The older run's entries are compacted, but for one.
     of_later = [entry("acc-1", 3, 3), entry("acc-1", 4, 4), entry("acc-1", 5, 5)]
 

@@ -190,16 +190,16 @@ async def test_a_row_with_a_null_is_refused_by_the_column_s_name() -> None:
 )
 async def test_a_row_says_nothing_that_only_the_app_may_say(reserved: dict[str, str]) -> None:
     with pytest.raises(CallerError, match=r"saga's|the app"):
-        build_message(Row(**(row("s", 0).asDict() | reserved)))
+        build_message(row("s", 0).asDict() | reserved)
 
 
 @pytest.mark.parametrize(
     ("cells", "complaint"),
     [
-        ({"body": "{"}, "body of number 0 of session 's' is not JSON"),
+        ({"body": "{"}, "body is not JSON: .*: number 0 of session 's'"),
         ({"body": '{"a": NaN}'}, "NaN is no number in JSON"),
         ({"body": "plain text"}, "is not JSON"),
-        ({"time": "yesterday"}, "time of number 0 of session 's' is not in ISO 8601"),
+        ({"time": "yesterday"}, "time is not in ISO 8601: number 0 of session 's'"),
     ],
 )
 async def test_a_row_that_no_handler_could_read_is_refused_before_its_buffer_is_sent(

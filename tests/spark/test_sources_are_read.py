@@ -1,7 +1,6 @@
 """Tables in files, folders and catalogs are read as they were written, or refused by name."""
 
 import csv
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from spark.job.failures import JobRefused, find_root_cause
 from spark.read.facts import map_rows
 from spark.read.mapping import SourceMapping
 from spark.read.sources import read_table, stream_table
-from tests.spark.bookings import COLUMNS, ROWS, SCHEMA, declare
+from tests.spark.bookings import ROWS, SCHEMA, declare
 
 
 def bodies(spark: SparkSession, path: str, form: str) -> list[tuple[str, str]]:
@@ -119,20 +118,6 @@ def test_a_mapped_table_is_read_once(spark: SparkSession, tmp_path: Path) -> Non
 
     assert found.rows.rows == 3
     assert reads.value == 3
-
-
-def test_a_time_that_is_no_time_is_a_reject(spark: SparkSession, tmp_path: Path) -> None:
-    times = ["2026-01-02T03:04:05Z", "2026-01-02 03:04:05.25", "2026-01-02", "yesterday", "12:30"]
-    lines = [
-        json.dumps({"account": "a", "line": n, "amount": 1, "at": at}) for n, at in enumerate(times)
-    ]
-    (tmp_path / "in.json").write_text("\n".join(lines))
-    declared = declare("json", time="at", columns=COLUMNS | {"at": "string"})
-
-    found = map_rows(read_table(spark, str(tmp_path / "in.json"), declared), declared).collect()
-
-    reasons = {row["key"]: row["reason"] for row in found}
-    assert [reasons[f'["{n}"]'] for n in range(5)] == [None, None, None, *["malformed at"] * 2]
 
 
 BOOKED = pd.DataFrame([{"account": "acc-0", "line": 0, "amount": 0}])
