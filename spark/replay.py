@@ -28,7 +28,7 @@ from spark.job.runtime import open_spark
 from spark.job.settings import read_app_settings
 from spark.schemas import EVENTS
 from spark.send.arguments import add_sending_arguments
-from spark.send.datasource import EventWriter
+from spark.send.datasource import EventWriter, require_all_sent
 from spark.send.rows import SendCounts
 
 JOB = "replay"
@@ -92,6 +92,7 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
             with console.show_progress("sending", count) as display:
                 writer = EventWriter(chosen.rate, chosen.batch, gaps=True, progress=display.address)
                 sent = writer.send(rows, count)
+            require_all_sent(count, sent)
     if chosen.summary is not None:
         document = {"chosen": count} | asdict(sent)
         chosen.summary.write_text(json.dumps(document, indent=2) + "\n")

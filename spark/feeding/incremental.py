@@ -68,11 +68,7 @@ class IncrementalFeed:
             require_same_meaning(source, history.find_meaning(options.group, options.source))
         resumed = SendCounts()
         for left in () if options.dry_run else history.unsent:
-            self.console.log(
-                f"run {left.run} of feed {left.feed} is not finished since {left.since}: that feed "
-                "has died or is still sending; its events are sent again, without a second effect"
-            )
-            resumed += self.send_run(left)
+            resumed += self.resume(left)
         fed = self.manifest.read_newest(history).where(F.col("group") == options.group)
         if counts.sessions <= SESSIONS_NAMED_MAX:
             # A summary is sorted by session, so that most of its files need not be read for a few.
@@ -111,7 +107,7 @@ class IncrementalFeed:
             # It takes Java a quarter of a second, which is too much for what one task sends.
             if step.events > EVENTS_A_LANE:
                 return_memory(self.manifest.spark)
-            sent = self.send_run(step)
+            sent = self.send_run(step, self.manifest.read_plan(step), step.events)
         self.manifest.summarise()
         return SendResult(found, resumed.sent, resumed + sent)
 
@@ -172,31 +168,47 @@ class IncrementalFeed:
             found[standing] -= facts
             found[Standing.UNSENDABLE] += facts
 
-    def send_run(self, step: ManifestStep) -> SendCounts:
-        """Send a run's plan, but for the lanes that an earlier feed has sent.
+    def resume(self, step: ManifestStep) -> SendCounts:
+        """Send of an unfinished run what no feed is known to have sent.
+
+        Raises JobRefused, and sends nothing, if its plan is not read as it was bound.
+        """
+        self.console.log(
+            f"run {step.run} of feed {step.feed} is not finished since {step.since}: that feed "
+            "has died or is still sending; its events are sent again, without a second effect"
+        )
+        plan, is_left = self.manifest.read_plan(step), F.lit(col=True)
+        done = self.manifest.list_sent_lanes(step) if step.lanes else []
+        if step.lanes and done:
+            is_left = ~find_lane(step.lanes).isin(done)
+        # A lane that reads a part of its plan would be recorded as sent all the same.
+        events, left = plan.agg(F.count("*"), F.count_if(is_left)).collect()[0]
+        if events != step.events:
+            raise JobRefused(
+                f"run {step.run} is bound to {step.events} events, but {events} can be read "
+                f"of its plan in {self.manifest.path}: nothing of it was sent"
+            )
+        if done:
+            self.console.log(f"{len(done)} of its {step.lanes} lanes are sent; {left} events left")
+        return self.send_run(step, plan.where(is_left), int(left))
+
+    def send_run(self, step: ManifestStep, plan: DataFrame, events: int) -> SendCounts:
+        """Send so many events of a run's plan, and record it as sent.
 
         The end of a lane is recorded when its task says so. If that is not heard, the lane is sent
         again, which has no further effect.
         """
-        counts, plan, left = SendCounts(), self.manifest.read_plan(step), step.events
-        done = self.manifest.list_sent_lanes(step) if step.lanes else []
-        if step.lanes and done:
-            is_left = ~find_lane(step.lanes).isin(done)
-            events, left = plan.agg(F.count("*"), F.count_if(is_left)).collect()[0]
-            if events != step.events:
-                raise JobRefused(
-                    f"run {step.run} is bound to {step.events} events, but {events} can be read "
-                    f"of its plan in {self.manifest.path}: nothing of it was sent"
-                )
-            plan = plan.where(is_left)
-            self.console.log(f"{len(done)} of its {step.lanes} lanes are sent; {left} events left")
+        counts = SendCounts()
         note_end = partial(self.manifest.mark_lane_sent, step) if step.lanes else None
-        if left:
-            with self.console.show_progress("sending", left, note_end) as display:
+        if events:
+            with self.console.show_progress("sending", events, note_end) as display:
                 lanes = step.lanes or self.writer.lanes
                 writer = replace(self.writer, progress=display.address, lanes=lanes)
-                counts = writer.send(plan, left)
-        require_all_sent(left, counts)
+                counts = writer.send(plan, events)
+        if counts.sent != events:
+            # What a lane that has ended did not read is not sent.
+            self.manifest.forget_lanes(step)
+        require_all_sent(events, counts)
         self.manifest.mark_sent(step)
         return counts
 

@@ -288,6 +288,9 @@ class Manifest:
     def mark_sent(self, planned: ManifestStep) -> None:
         """Record that all of a run was sent; another feed may have recorded it already."""
         self.write_step(replace(planned, step=SENT, since=format_now()))
+        self.forget_lanes(planned)
+
+    def forget_lanes(self, planned: ManifestStep) -> None:
         SparkFiles(self.spark).remove(self.locate_lanes(planned))
 
     def mark_lane_sent(self, planned: ManifestStep, lane: int) -> None:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark.job.failures import JobRefused
+from spark.job.runtime import is_one_machine
 
 DISK = "file"
 RENAME_REFUSES = ("hdfs", "abfs", "abfss")
@@ -48,12 +49,22 @@ class SparkFiles:
             system.delete(draft, False)
 
     def require_exclusive(self, place: str) -> None:
-        """Raise JobRefused unless `create` keeps its promise at a place."""
+        """Raise JobRefused unless `create` keeps its promise at a place, and all tasks see it.
+
+        A plain path on disk is that of each machine. `file:` says that all of them share the disk.
+        """
         scheme = self.find_system(self.parse_path(place)).getUri().getScheme()
         if scheme != DISK and scheme not in RENAME_REFUSES:
             known = ", ".join((DISK, *RENAME_REFUSES))
             raise JobRefused(
                 f"{place} is on {scheme}, which is not known to give a name once; use {known}"
+            )
+        master = self.spark.sparkContext.master
+        if scheme == DISK and not place.startswith(f"{DISK}:") and not is_one_machine(master):
+            raise JobRefused(
+                f"{place} is a path on the disk of each machine of {master}, so what one of them "
+                f"writes there no other reads; use {' or '.join(RENAME_REFUSES)}, or {DISK}:// if "
+                "all machines share that disk"
             )
 
     def list_names(self, place: str) -> list[str]:
