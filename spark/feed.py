@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--stream needs --manifest and --checkpoint")
     if chosen.stream and (chosen.dry_run or chosen.full):
         parser.error("--stream cannot be a dry run, and reads every file in full anyway")
+    if chosen.stream and chosen.set_aside:
+        parser.error("--set-aside is for a feed without --stream")
     if not chosen.stream and (chosen.checkpoint or chosen.every):
         parser.error("--checkpoint and --every have no effect without --stream")
     if chosen.full and not chosen.manifest:
@@ -99,6 +101,11 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add("--max-changed", dest="changed_max", type=parse_change_limit, metavar="LIMIT", help=limit)
     accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
     add("--accept-mapping", action="store_true", help=accept)
+    aside = "with --manifest, do not try again to send this unfinished run of the group; what was "
+    aside += "sent of it is recorded, and its numbers stay bound"
+    add("--set-aside", type=parse_whole_number, metavar="RUN", help=aside)
+    add("--who", metavar="NAME", help="with --set-aside, who decides that")
+    add("--why", metavar="TEXT", help="with --set-aside, the reason")
     lanes = "in how many parts the events are sent, each by a task (default: one for each "
     lanes += f"{EVENTS_A_LANE:,} events, {LANES_MAX} at most)"
     add("--lanes", type=parse_whole_number, metavar="N", help=lanes)
@@ -118,9 +125,16 @@ def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:
         "--changed": chosen.changed,
         "--max-changed": chosen.changed_max,
         "--accept-mapping": chosen.accept_mapping,
+        "--set-aside": chosen.set_aside,
     }
     if not chosen.manifest and (found := [name for name in given if given[name]]):
         parser.error(f"{' and '.join(found)} would have no effect without --manifest")
+    if not chosen.set_aside and (chosen.who or chosen.why):
+        parser.error("--who and --why would have no effect without --set-aside")
+    if chosen.set_aside and not (chosen.who and chosen.why):
+        parser.error("--set-aside needs --who and --why")
+    if chosen.set_aside and chosen.dry_run:
+        parser.error("--set-aside has no effect in a dry run")
 
 
 def build_options(chosen: Namespace) -> FeedConfig:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from shared.settings import Settings
 from spark.check.reconciliation import FINDINGS, FindingKind
+from spark.feeding.gate import find_refusal
 from spark.feeding.manifest import Manifest
 from spark.job.arguments import (
     add_group_argument,
@@ -82,7 +83,10 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         if chosen.missing:
             rows = select_missing(rows, read_findings(spark, chosen.missing))
         with console.show_progress("choosing"):
-            count = rows.persist().count()
+            rows = rows.withColumn("refusal", find_refusal(chosen.group)).persist()
+            count, refused, example = rows.agg(
+                F.count("*"), F.count("refusal"), F.min("refusal")
+            ).collect()[0]
         if not count:
             why = f"{chosen.manifest} has no such event of {chosen.group!r}"
             return console.report_failure(why)
@@ -91,13 +95,17 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         if not chosen.dry_run:
             with console.show_progress("sending", count) as display:
                 writer = EventWriter(chosen.rate, chosen.batch, gaps=True, progress=display.address)
-                sent = writer.send(rows, count)
-            require_all_sent(count, sent)
+                # What can never be sent must not keep back what can.
+                sent = writer.send(rows.where("refusal is null"), count - refused)
+            require_all_sent(count - refused, sent)
     if chosen.summary is not None:
         document = {"chosen": count} | asdict(sent)
         chosen.summary.write_text(json.dumps(document, indent=2) + "\n")
     line = f"{count} events chosen, {sent.sent} sent, {sent.pending} copies pending"
     sys.stdout.write(line + "\n")
+    if refused:
+        why = f"{refused} of the events chosen cannot be sent, for example: {example}"
+        return console.report_failure(why)
     return 0
 
 

@@ -54,7 +54,10 @@ class FeedConfig:
 
     `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
     stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
-    send. `settings` are app settings over those that are in the environment when the feed begins.
+    send. `set_aside` is an unfinished run of the group that is not tried again: `who` decides that,
+    and `why`. `settings` are app settings over those that are in the environment when the feed
+    begins.
+
     Raises InvalidOptions for a group that cannot be one, and for a field that has no effect without
     a manifest.
     """
@@ -67,6 +70,9 @@ class FeedConfig:
     changed: ChangePolicy = ChangePolicy.APPEND
     changed_max: ChangeLimit | None = None
     accept_mapping: bool = False
+    set_aside: int | None = None
+    who: str = ""
+    why: str = ""
     rate: float | None = None
     batch: int = ROWS_MAX_DEFAULT
     lanes: int | None = None
@@ -81,6 +87,9 @@ class FeedConfig:
             "changed": self.changed is not ChangePolicy.APPEND,
             "changed_max": self.changed_max is not None,
             "accept_mapping": self.accept_mapping,
+            "set_aside": self.set_aside is not None,
         }
         if self.manifest is None and (found := [name for name in given if given[name]]):
             raise InvalidOptions(f"{', '.join(found)} would have no effect without a manifest")
+        if self.set_aside is not None and not (self.who.strip() and self.why.strip()):
+            raise InvalidOptions("somebody sets a run aside, for a reason: give who and why")

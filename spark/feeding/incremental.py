@@ -66,9 +66,7 @@ class IncrementalFeed:
         history = self.manifest.read_history()
         if not options.accept_mapping:
             require_same_meaning(source, history.find_meaning(options.group, options.source))
-        resumed = SendCounts()
-        for left in () if options.dry_run else history.unsent:
-            resumed += self.resume(left)
+        resumed = SendCounts() if options.dry_run else self.end_unfinished(history)
         fed = self.manifest.read_newest(history).where(F.col("group") == options.group)
         if counts.sessions <= SESSIONS_NAMED_MAX:
             # A summary is sorted by session, so that most of its files need not be read for a few.
@@ -167,6 +165,27 @@ class IncrementalFeed:
         for standing, facts in refused.items():
             found[standing] -= facts
             found[Standing.UNSENDABLE] += facts
+
+    def end_unfinished(self, history: ManifestHistory) -> SendCounts:
+        """Send what unfinished runs of the group have left, but for one that is to be set aside."""
+        unsent = {step.run: step for step in history.list_unsent(self.options.group)}
+        if self.options.set_aside is not None:
+            self.set_aside(self.options.set_aside, unsent)
+        return sum((self.resume(step) for step in unsent.values()), SendCounts())
+
+    def set_aside(self, run: int, unsent: dict[int, ManifestStep]) -> None:
+        """Take a run out of those that are unsent; raises JobRefused if it is none of them."""
+        options, path = self.options, self.manifest.path
+        if run not in unsent:
+            names = ", ".join(str(number) for number in unsent) or "none"
+            raise JobRefused(
+                f"run {run} is no unfinished run of {options.group} in {path}; unfinished: {names}"
+            )
+        sent, events = self.manifest.set_aside(unsent.pop(run), options.who, options.why)
+        self.console.log(
+            f"run {run} is set aside: {sent} of its {events} events are known to be sent; "
+            f"{path}/aside/run={run} has the sessions"
+        )
 
     def resume(self, step: ManifestStep) -> SendCounts:
         """Send of an unfinished run what no feed is known to have sent.

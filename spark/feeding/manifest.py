@@ -30,27 +30,34 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructType
 
 from shared.domain.message import SEQUENCE_MAX
+from spark.feeding.gate import find_refusal
 from spark.job.failures import JobRefused
 from spark.job.files import SparkFiles
 from spark.schemas import LONG, NEWEST, PLAN, TEXT, build_schema
+from spark.send.arranging import find_lane
 
-PLANNED, SENT = "planned", "sent"
+PLANNED, SENT, SET_ASIDE = "planned", "sent", "set-aside"
 RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
 STEPS = StructType(
     [
         *RUN_OF_FEED,
         *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields,
         *build_schema(group=TEXT, source=TEXT, meaning=TEXT, lanes=LONG).fields,
+        *build_schema(who=TEXT, why=TEXT).fields,
     ]
 )
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 SUMMARISED_RUNS = 32
+# Any group passes the gate alike; an older release has not recorded a run's own.
+UNKNOWN_GROUP = "unknown"
 RUN_FOLDER, LANE_FILE = re.compile(r"run=(\d+)"), re.compile(r"lane=(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestStep:
-    """A run is bound to its plan (`planned`) or `sent`; nothing is decided by the time `since`.
+    """A run is bound to its plan (`planned`), `sent`, or `set-aside` by `who`, and `why`.
+
+    Nothing is decided by the time `since`.
 
     `watermark` is how far the run has read `source` for `group`, and `meaning` what its mapping
     meant (mapping.describe, as JSON). `lanes` is in how many parts the plan is sent. An older
@@ -67,6 +74,8 @@ class ManifestStep:
     source: str | None = None
     meaning: str | None = None
     lanes: int | None = None
+    who: str | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +101,13 @@ class ManifestHistory:
 
     @property
     def unsent(self) -> list[ManifestStep]:
-        """The runs that were bound and not sent, the oldest first."""
-        sent = {step.run for step in self.steps if step.step == SENT}
-        return [step for step in self.steps if step.step == PLANNED and step.run not in sent]
+        """The runs that were bound and neither sent nor set aside, the oldest first."""
+        ended = {step.run for step in self.steps if step.step in (SENT, SET_ASIDE)}
+        return [step for step in self.steps if step.step == PLANNED and step.run not in ended]
+
+    def list_unsent(self, group: str) -> list[ManifestStep]:
+        """The unsent runs of a group, and those of which an older release has recorded no group."""
+        return [step for step in self.unsent if step.group in (None, group)]
 
     def divide(
         self, since: datetime | None, until: datetime | None
@@ -302,6 +315,33 @@ class Manifest:
         names = SparkFiles(self.spark).list_names(self.locate_lanes(planned))
         found = (LANE_FILE.fullmatch(name) for name in names)
         return sorted(int(match[1]) for match in found if match is not None)
+
+    def set_aside(self, planned: ManifestStep, who: str, why: str) -> tuple[int, int]:
+        """Record that a run is not sent any more: who says so, why, and what of it was sent.
+
+        Its numbers stay bound. `aside/run=N` of the manifest has a line of JSON for each session:
+        its first and last number, whether all of them are known to be sent, and in what words
+        sending would refuse one of them. Returns how many events are known to be sent, and how many
+        there are.
+        """
+        done = self.list_sent_lanes(planned) if planned.lanes else []
+        is_sent = find_lane(planned.lanes or 1).isin(done) if done else F.lit(col=False)
+        refusal = find_refusal(planned.group or UNKNOWN_GROUP)
+        plan = self.read_plan(planned).withColumn("refusal", refusal)
+        by_session = plan.groupBy("session", is_sent.alias("sent")).agg(
+            F.min("sequence").alias("first"),
+            F.max("sequence").alias("last"),
+            F.count("*").alias("events"),
+            F.min("refusal").alias("refusal"),
+        )
+        place = f"{self.path}/aside/run={planned.run}"
+        by_session.orderBy("session").coalesce(1).write.json(place, mode="overwrite")
+        written = self.spark.read.schema("sent boolean, events long").json(place)
+        counts = {
+            row["sent"]: row[1] for row in written.groupBy("sent").agg(F.sum("events")).collect()
+        }
+        self.write_step(replace(planned, step=SET_ASIDE, since=format_now(), who=who, why=why))
+        return counts.get(True, 0), sum(counts.values())
 
     def locate_lanes(self, planned: ManifestStep) -> str:
         return f"{self.path}/lanes/run={planned.run}"

@@ -240,13 +240,13 @@ def test_a_file_system_that_gives_a_name_twice_is_refused(spark: SparkSession) -
 
 def test_a_plain_path_is_refused_where_each_machine_has_a_disk_of_its_own() -> None:
     files, _ = open_lake("file")
-    files.spark.sparkContext.master = "spark://head:7077"  # type: ignore[misc]
+    files.spark.sparkContext.master = "spark://head:7077"
 
     with pytest.raises(JobRefused, match="fed/bookings is a path on the disk of each machine of s"):
         files.require_exclusive("fed/bookings")
 
     files.require_exclusive("file:///shared/fed")
-    files.spark.sparkContext.master = "local[2]"  # type: ignore[misc]
+    files.spark.sparkContext.master = "local[2]"
     files.require_exclusive("fed/bookings")
 
 

@@ -1,5 +1,6 @@
 """What was found, planned, read back and sent is counted; a difference ends a feed by name."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from spark.feeding.manifest import Manifest
 from spark.job.failures import JobRefused
 from spark.send.datasource import EventWriter
 from tests.spark.bookings import LINES, ROWS, SCHEMA, Bank, declare
+from tests.spark.recording import RecordingDataSource
 
 SEEN = "session not in ('acc-0', 'a')"
 
@@ -65,12 +67,8 @@ def test_when_the_plan_of_an_unfinished_run_is_gone_nothing_of_it_is_sent(
 def test_when_tasks_send_less_than_was_found_a_feed_without_a_manifest_fails_too(
     bank: Bank, recorded_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    chosen = dataframe.EventWriter.keywords["source"]  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        dataframe,
-        "EventWriter",
-        lambda *args, **named: ForgetfulWriter(*args, source=chosen, **named),
-    )
+    writer = partial(ForgetfulWriter, source=RecordingDataSource)
+    monkeypatch.setattr(dataframe, "EventWriter", writer)
     table = bank.spark.createDataFrame(ROWS, SCHEMA)
 
     with pytest.raises(JobRefused, match=r"3 events were to be sent, .* read and sent 1\."):
