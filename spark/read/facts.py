@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.read.mapping import SourceMapping
-from spark.read.values import encode_order, read_column, write_text, write_time, write_value
+from spark.read.values import encode_order, read_column, write_in_body, write_in_full, write_time
 from spark.schemas import BROKEN_LINE, FACTS, REJECTED_ROWS, REPLACEMENT
 
 # Names for the mapping's own columns. They have a dot, which no column of a mapped table may have.
@@ -106,14 +106,16 @@ def build_fact(table: DataFrame, mapping: SourceMapping) -> Column:
     kind = F.lit(mapping.type) if mapping.type_column is None else F.col(mapping.type_column)
     newer = mapping.version or mapping.watermark
     types = {each.name: each.dataType for each in table.schema}
-    body = (write_value(F.col(name), types[name]).alias(name) for name in sorted(mapping.body))
+    body = (write_in_body(F.col(name), types[name]).alias(name) for name in sorted(mapping.body))
     time = nothing
     if mapping.time is not None:
         text = write_time(F.col(mapping.time), columns[mapping.time])
         time = F.when(F.trim(text) != "", F.replace(text, F.lit(" "), F.lit("T")))
     return F.struct(
-        write_text(F.col(mapping.session), columns[mapping.session]).alias("session"),
-        F.to_json(F.array(*(write_text(F.col(n), columns[n]) for n in mapping.key))).alias("key"),
+        write_in_full(F.col(mapping.session), columns[mapping.session]).alias("session"),
+        F.to_json(F.array(*(write_in_full(F.col(n), columns[n]) for n in mapping.key))).alias(
+            "key"
+        ),
         F.array(*(encode_order(F.col(n), columns[n]) for n in mapping.order)).alias("place"),
         kind.cast("string").alias("type"),
         F.to_json(F.struct(*body), {"ignoreNullFields": "false"}).alias("body"),

@@ -55,7 +55,7 @@ def read_column(table: DataFrame, name: str, mapping: SourceMapping) -> Column:
         column = F.when(~column.contains("."), F.replace(column, F.lit(","), F.lit(".")))
     elif form is not None:
         return read_pattern(column, kind, form)
-    return read_cell(column, kind)
+    return read_whole_cell(column, kind)
 
 
 def is_cut_by_readers(kind: str) -> bool:
@@ -63,7 +63,7 @@ def is_cut_by_readers(kind: str) -> bool:
     return kind in WHOLE_CELLS or kind.startswith("decimal")
 
 
-def read_cell(text: Column, kind: str) -> Column:
+def read_whole_cell(text: Column, kind: str) -> Column:
     """A text as a value of a column's declared type; null if it is none, or not all of it is."""
     value = text.try_cast(kind)
     if kind == "timestamp":
@@ -114,14 +114,14 @@ def tell_in_utc(instant: Column) -> Column:
     return F.timestamp_add("MICROSECOND", F.unix_micros(instant), F.expr(EPOCH))
 
 
-def write_text(column: Column, kind: str) -> Column:
+def write_in_full(column: Column, kind: str) -> Column:
     """A value as text: the only one that a key, an order, a body or a time is made of."""
     return (tell_in_utc(column) if kind == "timestamp" else column).cast("string")
 
 
 def write_time(column: Column, kind: str) -> Column:
     """A value as text; a time by ISO 8601, with milliseconds, or microseconds if it has any."""
-    text = write_text(column, kind)
+    text = write_in_full(column, kind)
     if not kind.startswith("timestamp"):
         return text
     whole = F.substring_index(text, ".", 1)
@@ -131,20 +131,20 @@ def write_time(column: Column, kind: str) -> Column:
     return F.concat(F.replace(whole, F.lit(" "), F.lit("T")), F.lit("."), digits, F.lit(zone))
 
 
-def write_value(column: Column, kind: DataType) -> Column:
+def write_in_body(column: Column, kind: DataType) -> Column:
     """A value as `to_json` is to have it: times as text, and what is within it in order of name."""
     match kind:
         case StructType():
             fields = sorted(kind.fields, key=lambda each: each.name)
-            within = (write_value(column[f.name], f.dataType).alias(f.name) for f in fields)
+            within = (write_in_body(column[f.name], f.dataType).alias(f.name) for f in fields)
             return F.when(column.isNotNull(), F.struct(*within))
         case ArrayType():
-            return F.transform(column, lambda each: write_value(each, kind.elementType))
+            return F.transform(column, lambda each: write_in_body(each, kind.elementType))
         case MapType():
             of_key = kind.keyType.simpleString()
             texts = F.transform_keys(column, lambda key, _: write_time(key, of_key))
             names = F.array_sort(F.map_keys(texts))
-            values = F.transform(names, lambda name: write_value(texts[name], kind.valueType))
+            values = F.transform(names, lambda name: write_in_body(texts[name], kind.valueType))
             return F.map_from_arrays(names, values)
         case TimestampType() | TimestampNTZType():
             return write_time(column, kind.simpleString())
@@ -161,18 +161,18 @@ def encode_order(column: Column, kind: str) -> Column:
             number = F.unix_micros(column)
         case "timestamp_ntz":
             # As if it were one of UTC, because other zones leave hours out.
-            instant = F.concat(write_text(column, kind), F.lit("Z")).cast("timestamp")
+            instant = F.concat(write_in_full(column, kind), F.lit("Z")).cast("timestamp")
             number = F.unix_micros(instant)
         case _ if kind in WHOLE_NUMBERS:
             number = column
         case _ if DECIMAL.fullmatch(kind):
             # All digits, with the 0 before the point; of a negative number each as far from 9.
             places = int(kind.removeprefix("decimal(").split(",")[0]) + 1
-            text = F.replace(write_text(F.abs(column), kind), F.lit("."))
+            text = F.replace(write_in_full(F.abs(column), kind), F.lit("."))
             digits = F.lpad(text, places, "0")
             below = F.concat(F.lit("0"), F.translate(digits, "0123456789", "9876543210"))
             return F.when(column < 0, below).otherwise(F.concat(F.lit("1"), digits))
         case _:
-            return write_text(column, kind)
+            return write_in_full(column, kind)
     unsigned = number.cast("decimal(20,0)") + F.lit(str(OFFSET)).cast("decimal(20,0)")
     return F.lpad(unsigned.cast("decimal(20,0)").cast("string"), DIGITS, "0")

@@ -38,7 +38,7 @@ def test_what_is_sent_after_summaries_is_what_would_be_sent_without(
 
     history = bank.history
     assert (history.newest, history.summarised, history.unsent) == (6, 6, [])
-    assert history.find_watermark("bank", "booked") == "2026-01-05 00:00:00"
+    assert history.find_watermark("bank", "booked") == "2026-01-05T00:00:00.000Z"
     assert history.find_meaning("bank", "booked") is not None
     assert sorted(f"{s.run} {s.step}" for s in history.steps) == sorted(
         f"{run} {step}" for run in range(1, 7) for step in ("planned", "sent")

@@ -110,7 +110,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         rejects,
     ),
     "an instant is written in the session's zone": (
-        *(values, "write_text", 'if kind == "timestamp"', 'if kind == ""'),
+        *(values, "write_in_full", 'if kind == "timestamp"', 'if kind == ""'),
         hours,
     ),
     "microseconds are cut": (values, "write_time", "> 3, 6)", "> 3, 3)", hours),
@@ -126,7 +126,13 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         *(values, "encode_order", "F.when(column < 0", "F.when(column.isNull()"),
         decimals,
     ),
-    "a decimal is rounded": (values, "read_cell", ".otherwise(~is_cut)", ".otherwise(True)", cells),
+    "a decimal is rounded": (
+        values,
+        "read_whole_cell",
+        ".otherwise(~is_cut)",
+        ".otherwise(True)",
+        cells,
+    ),
     "blank text is no text": (sources, "select_columns", '"string" != kind', '"string"', cells),
     "an effect that moved back is in order": (
         *(reconciliation, "is_out_of_order", BACK, BACK.replace("<", ">")),
