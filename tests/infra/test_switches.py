@@ -24,6 +24,7 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 NO_SYMPTOM = {
     "Open the operations page",
     "Compare a source with the journal",
+    "Set a run of a feed aside",
     "Add or remove a region",
     "Move or rename a queue, a namespace or a journal",
     "Change the preferred region",
