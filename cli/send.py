@@ -27,6 +27,13 @@ PAUSE_SECONDS_MAX = 30.0
 # How many of what is wrong is named; the rest is counted.
 NAMED_MAX = 10
 
+MessageType = Annotated[str, typer.Argument(metavar="TYPE", help="the message's type")]
+MessageBody = Annotated[str, typer.Argument(help="JSON; @FILE reads a file, - standard input")]
+MessageId = Annotated[
+    str | None, typer.Option("--id", help="the idempotency key (default: a new one)")
+]
+SentAt = Annotated[str | None, typer.Option("--time", help="the sender's time")]
+
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
@@ -52,12 +59,10 @@ def send_message(
 def send_one(
     context: typer.Context,
     session: SessionName,
-    message_type: Annotated[str, typer.Argument(metavar="TYPE", help="the message's type")],
-    body: Annotated[str, typer.Argument(help="JSON; @FILE reads a file, - standard input")],
-    message_id: Annotated[
-        str | None, typer.Option("--id", help="the idempotency key (default: a new one)")
-    ] = None,
-    sent_at: Annotated[str | None, typer.Option("--time", help="the sender's time")] = None,
+    message_type: MessageType,
+    body: MessageBody,
+    message_id: MessageId = None,
+    sent_at: SentAt = None,
     as_json: AsJson = False,
 ) -> None:
     """Send one message. Sent again under the same --id within a day it has no second effect."""
@@ -78,12 +83,10 @@ def send_one(
 def ask(
     context: typer.Context,
     session: SessionName,
-    message_type: Annotated[str, typer.Argument(metavar="TYPE", help="the message's type")],
-    body: Annotated[str, typer.Argument(help="JSON; @FILE reads a file, - standard input")],
-    message_id: Annotated[
-        str | None, typer.Option("--id", help="the idempotency key (default: a new one)")
-    ] = None,
-    sent_at: Annotated[str | None, typer.Option("--time", help="the sender's time")] = None,
+    message_type: MessageType,
+    body: MessageBody,
+    message_id: MessageId = None,
+    sent_at: SentAt = None,
     wait: Annotated[
         int, typer.Option("--wait", min=1, max=14, help="seconds for the app to answer in")
     ] = 10,
