@@ -1,13 +1,16 @@
-"""What azd runs around a deployment (azure.yaml): it needs Python and azd, and nothing else.
+"""What azd runs around a deployment (azure.yaml): it needs azd and Python 3.9 or newer, no package.
 
-    python infra/hooks.py roles REGION   wait until the app may read its own package
-    python infra/hooks.py check REGION   wait until the app works, with one restart if need be
-    python infra/hooks.py down           keep the journal, unless its deletion is asked for
+    python infra/hooks.py package REGION  put the app and its packages into dist/REGION
+    python infra/hooks.py roles REGION    wait until the app may read its own package
+    python infra/hooks.py check REGION    wait until the app works, with one restart if need be
+    python infra/hooks.py down            keep the journal, unless its deletion is asked for
 
 The regions are those of the last `azd provision`, which azd gives to its hooks in LOCKSTEP_APPS.
 Each command ends with status 1 and a sentence when it is in vain; azd then stops, so a region that
 does not work is not followed by the next one.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -17,9 +20,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
 # Azure Resource Manager; another address in sovereign clouds.
 MANAGER = "https://management.azure.com"
 # Storage Blob Data Owner: by this role the app reads its package.
@@ -39,13 +44,15 @@ class InVain(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(description="What azd runs around a deployment.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("roles", "check"):
+    for name in ("package", "roles", "check"):
         commands.add_parser(name).add_argument("region", help="its name in azure.yaml")
     commands.add_parser("down")
     asked = parser.parse_args()
     try:
         if asked.command == "down":
             guard_journal()
+        elif asked.command == "package":
+            package(asked.region)
         elif asked.command == "roles":
             wait_for_role(find_app(asked.region))
         else:
@@ -67,6 +74,20 @@ def find_app(region: str) -> dict[str, str]:
     )
 
 
+def package(region: str) -> None:
+    """Put the app and its packages into a folder of the region's own, as `lockstep package` does.
+
+    azd may package regions side by side, so they do not share a folder.
+    """
+    folder = ROOT / ".venv" / ("Scripts" if os.name == "nt" else "bin")
+    python = next(folder.glob("python.exe" if os.name == "nt" else "python"), None)
+    if python is None:
+        raise InVain(f"There is no Python in {folder}: prepare it with `make .venv/ready`.")
+    words = ["-m", "cli", "package", ".", "--prebuilt", "--to", f"dist/{region}"]
+    if subprocess.run([str(python), *words], cwd=ROOT, check=False).returncode:
+        raise InVain(f"The package for {region} could not be made. Nothing was published.")
+
+
 def wait_for_role(app: dict[str, str]) -> None:
     """Wait until the app's role on its storage account is old enough to be honoured."""
     seconds = limit("LOCKSTEP_ROLE_SECONDS", ROLE_SECONDS)
@@ -75,7 +96,7 @@ def wait_for_role(app: dict[str, str]) -> None:
         if given is None:
             say(f"The role of {app['app']} on its storage account is not there yet.")
             continue
-        left = seconds - (datetime.now(UTC) - given).total_seconds()
+        left = seconds - (datetime.now(timezone.utc) - given).total_seconds()
         if left > 0:
             say(f"The role of {app['app']} on its storage account is new: {left:.0f} s to wait.")
             time.sleep(left)
@@ -95,7 +116,9 @@ def role_given_at(app: dict[str, str]) -> datetime | None:
             app["principalId"],
             BLOB_OWNER,
         ):
-            return datetime.fromisoformat(found["createdOn"])
+            # In UTC, with more digits of a second than Python reads before 3.11: the next second.
+            second = datetime.fromisoformat(f"{found['createdOn'][:19]}+00:00")
+            return second + timedelta(seconds=1)
     return None
 
 

@@ -3,6 +3,9 @@ metadata description = 'The journal: one Cosmos account with a single write regi
 @description('Required. Name of the Cosmos account; unique in the world.')
 param accountName string
 
+@description('Required. Where Azure keeps the record of the account. It never changes, whichever location takes the writes.')
+param location string
+
 @description('Required. Azure locations, the write region first, then in the order of fail-over.')
 @minLength(3)
 @maxLength(5)
@@ -40,7 +43,7 @@ var leasesName = 'leases'
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
   name: accountName
-  location: locations[0]
+  location: location
   tags: tags
   kind: 'GlobalDocumentDB'
   properties: {

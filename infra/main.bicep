@@ -38,6 +38,12 @@ param journalLocations array = [
   'centralus'
 ]
 
+@description('Optional. Name of the Cosmos account that holds the journal; empty: one that follows from the environment. A restored journal has another one.')
+param journalAccount string = ''
+
+@description('Optional. Where Azure keeps the record of that account; empty: with the resource group. Azure refuses to change it, so it is named for an account that was restored, or created elsewhere.')
+param journalAccountLocation string = ''
+
 @description('Optional. Ceiling of the journal container in request units per second; it idles at a tenth of this.')
 @minValue(1000)
 param journalThroughputMax int = 4000
@@ -166,7 +172,8 @@ module journal 'journal.bicep' = {
   name: 'lockstep-journal'
   scope: journalGroup
   params: {
-    accountName: 'lockstep-journal-${token}'
+    accountName: empty(journalAccount) ? 'lockstep-journal-${token}' : journalAccount
+    location: empty(journalAccountLocation) ? location : journalAccountLocation
     locations: everyLocation
     throughputMax: journalThroughputMax
     zoneRedundant: zoneRedundant
@@ -179,6 +186,8 @@ module journal 'journal.bicep' = {
   }
 }
 
+// One after the other: new settings restart an app, and meanwhile the other regions do its work.
+@batchSize(1)
 module region 'region.bicep' = [
   for (place, index) in regions: {
     name: 'lockstep-${place.name}'

@@ -1,5 +1,6 @@
 """What azd runs around a deployment: as azure.yaml says it, with a stand-in for azd and Azure."""
 
+import ast
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from werkzeug import Request, Response
 
 from local.testing.patience import run_patiently
 from proof.testbed.serving import serving
-from tests.infra.bicep import INFRA, Kind
+from tests.infra.bicep import INFRA, Kind, read, text
 from tests.infra.parity import KNOWN_ROLES, ROOT, access_of, deployment, grants, local_config
 
 BLOB_OWNER = str(runpy.run_path(str(INFRA / "hooks.py"))["BLOB_OWNER"])
@@ -115,25 +116,71 @@ def in_both_shells(arguments: str) -> dict[str, dict[str, str]]:
     }
 
 
-def test_each_region_has_its_hooks_and_waits_for_the_one_before() -> None:
-    waited_for = [AZURE_YAML["services"][region].get("uses", []) for region in REGIONS]
+def test_each_region_has_its_hooks_and_the_one_that_does_the_work_comes_last() -> None:
+    order = list(reversed(REGIONS))
+    waited_for = [AZURE_YAML["services"][region].get("uses", []) for region in order]
 
-    assert waited_for == [[], *([region] for region in REGIONS[:-1])]
+    assert list(AZURE_YAML["services"]) == order
+    assert deployment().value("leader") == order[-1]
+    assert waited_for == [[], *([region] for region in order[:-1])]
     for region in REGIONS:
         assert AZURE_YAML["services"][region]["hooks"] == {
+            "prepackage": in_both_shells(f"package {region}"),
             "predeploy": in_both_shells(f"roles {region}"),
             "postdeploy": in_both_shells(f"check {region}"),
         }
     assert AZURE_YAML["hooks"] == {"predown": in_both_shells("down")}
 
 
-def test_the_lines_for_a_third_region_are_those_of_the_second_moved_on() -> None:
+def test_provisioning_takes_one_region_after_the_other() -> None:
+    at_once = read("main.bicep").of(Kind.MODULE)["region"].decorators["batchSize"]
+
+    assert at_once is not None
+    assert text(at_once) == "1"
+
+
+def test_the_lines_for_a_third_region_are_those_of_the_others() -> None:
     page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"^( *north:\n[^`]+)", page, re.MULTILINE)
-    second = str(AZURE_YAML["services"]["west"])
+    last = str(AZURE_YAML["services"]["east"])
 
-    third = second.replace("west", "north").replace("east", "west")
-    assert str(yaml.safe_load(lines)["north"]) == third
+    assert str(yaml.safe_load(lines)["north"]) == last.replace("east", "north")
+
+
+def test_the_hooks_run_with_every_python_from_3_9_on() -> None:
+    """A stranger's machine has azd and some Python; what runs there imports no newer name."""
+    tree = ast.parse((INFRA / "hooks.py").read_text(encoding="utf-8"), feature_version=(3, 9))
+    imported = {
+        f"{node.module}.{name.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+
+    assert imported == {
+        *("__future__.annotations", "collections.abc.Iterator", "datetime.datetime"),
+        *("datetime.timedelta", "datetime.timezone", "pathlib.Path", "typing.Any"),
+    }
+
+
+def test_a_package_is_made_by_the_checkout_and_where_that_is_in_vain_nothing_is_published(
+    azure: Azure, tmp_path: Path
+) -> None:
+    """The folder of the region holds something else, which the packaging does not touch."""
+    other = ROOT / "dist" / "nowhere"
+    other.mkdir(parents=True)
+    kept = other / "kept.txt"
+    kept.touch()
+    try:
+        status, said = run(hook("prepackage", "east").replace("east", "nowhere"), azure, tmp_path)
+        assert kept.exists()
+    finally:
+        kept.unlink()
+        other.rmdir()
+
+    assert status == 1
+    assert "is not empty and holds no package: nothing was written" in said
+    assert "The package for nowhere could not be made. Nothing was published." in said
 
 
 def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:

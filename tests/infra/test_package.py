@@ -98,8 +98,12 @@ def test_a_prebuilt_package_is_for_the_python_that_the_apps_run() -> None:
 def test_azd_publishes_to_the_app_of_each_region() -> None:
     services = yaml.safe_load((ROOT / "azure.yaml").read_text(encoding="utf-8"))["services"]
 
-    assert {name: service["project"] for name, service in services.items()} == {
-        region_of(name).resource("app")["tags"]["azd-service-name"]: "."
+    # The project is where azd runs the hooks, and `dist` within it is what it publishes.
+    assert {
+        name: (service["project"], service["dist"], service["remoteBuild"])
+        for name, service in services.items()
+    } == {
+        region_of(name).resource("app")["tags"]["azd-service-name"]: (".", f"dist/{name}", False)
         for name in ("east", "west")
     }
 
