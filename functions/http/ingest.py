@@ -11,7 +11,7 @@ from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, OutcomeUnknown
-from shared.domain.message import Message, parse_moment, refuse_reserved
+from shared.domain.message import UNPRINTABLE, Message, parse_moment, refuse_reserved
 from shared.domain.producer import Draft
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
@@ -82,6 +82,8 @@ def read_request(services: Services, request: func.HttpRequest) -> Message:
     key = request.headers.get("Idempotency-Key")
     if not key:
         raise InvalidMessage("header Idempotency-Key is missing")
+    if UNPRINTABLE.search(key):
+        raise InvalidMessage(f"header Idempotency-Key holds control characters: {key!r}")
     message = Message(
         id=str(key),
         session=session,

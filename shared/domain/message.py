@@ -40,8 +40,11 @@ SOURCE_CHARACTERS_MAX = 1_024
 # Only the app itself writes to the journals of sagas, and only it sends messages of these types.
 SAGA_SESSION_PREFIX = "saga:"
 OWN_TYPE_PREFIX = "lockstep."
-# Halves of surrogate pairs cannot be written down; the others forge lines of a log, or hide some.
-UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# Halves of surrogate pairs cannot be written down; the others forge lines of a log, hide some, or
+# have a name read as another one, from right to left.
+UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 # Sequence numbers are int32 and owner levels int16, as in the idempotent producers of Event Hubs.
 SEQUENCE_MAX = 2**31 - 1
 OWNER_LEVEL_MAX = 2**15 - 1
@@ -217,7 +220,13 @@ def require_line(what: str, text: str, longest: int) -> None:
 
 
 def refuse_reserved(session: str, message_type: str) -> None:
-    """Raise NotAllowed for what nobody outside may say: the app itself never sends it this way."""
+    """Raise NotAllowed for what nobody outside may say: the app itself never sends it this way.
+
+    Raises InvalidMessage for a session that addresses, tools and pages could not name. A journal
+    that has one keeps it.
+    """
+    if UNPRINTABLE.search(session):
+        raise InvalidMessage(f"the session holds control characters: {session!r}")
     if session.startswith(SAGA_SESSION_PREFIX):
         raise NotAllowed(f"session {session!r} is a saga's: it takes nothing from outside")
     if message_type.startswith(OWN_TYPE_PREFIX):

@@ -232,8 +232,11 @@ NAMES = {
     "a new line": ("a\nERROR forged", True),
     "ANSI escapes": ("\x1b[31mred", True),
     "a line separator": ("a\u2028b", True),
+    "from right to left": ("a\u202egnp", True),
     "a space": (" ", True),
 }
+# They can be found where an older release took them, and nothing new gets them.
+UNSHOWN = {"a zero", "a new line", "ANSI escapes", "a line separator", "from right to left"}
 # A body for a handler that wants {"amount": a whole number}, and whether it can read it.
 BODIES = {
     "nothing": (b"", False),
@@ -308,6 +311,7 @@ NAMED_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
     "show a saga: key": show,
     "cancel a saga: key": lambda name: saga(sagas.cancel_over_http, name),
 }
+NEW_OVER_HTTP = {"ingest: key", "ingest: session", "start a saga: key"}
 # Of these only a few words are known: 400, whatever else it is.
 WORDS_OVER_HTTP: dict[str, Callable[[str], Awaitable[func.HttpResponse]]] = {
     "ingest: type": lambda word: ingest(word, "type"),
@@ -332,6 +336,7 @@ def named_end(response: func.HttpResponse) -> int:
 @pytest.mark.parametrize("entrance", NAMED_OVER_HTTP)
 async def test_a_name_over_http_can_be_one_or_is_a_bad_request(entrance: str, name: str) -> None:
     value, can_be = NAMES[name]
+    can_be = can_be and not (name in UNSHOWN and entrance in NEW_OVER_HTTP)
 
     status = named_end(await NAMED_OVER_HTTP[entrance](value))
 
@@ -481,6 +486,8 @@ async def test_a_name_of_the_python_producer_is_one_or_is_refused(part: str, nam
         can_be = name == "empty" or part == "reply_to"
     if part == "message_type":
         can_be = name in ("129 characters", "a space")
+    if part == "session":
+        can_be = can_be and name not in UNSHOWN
 
     if can_be:
         await publish(**{part: value})
