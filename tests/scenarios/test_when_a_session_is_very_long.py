@@ -25,11 +25,12 @@ from tests.business import healthy, plain, worker_with
 from tests.far_store import FarJournal
 from tests.loop_clock import LoopClock, in_virtual_time
 from tests.scenarios.test_when_copies_arrive import GAME, fire, game, move
+from tests.sizes import IS_PROOF
 from tests.world import DELAY_SECONDS, POLICY, REGIONS, SKIP, World, message, require, take
 
 # When a session is very long, in turn or behind a fault, the last message costs what the first did.
 
-MANY = 10_000
+MANY = 10_000 if IS_PROOF else 3_000
 PART = 1_000
 
 
@@ -65,7 +66,7 @@ async def parts(world: World, messages: Sequence[Message], region: str) -> list[
 
 
 @pytest.mark.slow
-async def test_the_ten_thousandth_message_costs_what_the_first_did() -> None:
+async def test_the_last_of_thousands_of_messages_costs_what_the_first_did() -> None:
     world = await game()
     played = shots(MANY)
 
@@ -86,7 +87,7 @@ async def test_the_ten_thousandth_message_costs_what_the_first_did() -> None:
 
 @pytest.mark.slow
 @pytest.mark.proof
-async def test_ten_thousand_messages_behind_one_fault_are_cheap_and_drain_in_order() -> None:
+async def test_thousands_of_messages_behind_one_fault_are_cheap_and_drain_in_order() -> None:
     world = await game()
     fault = replace(fire(0, 0), body=b'{"position":1000}')
     await world.east.consumer.consume(fault)
@@ -163,7 +164,7 @@ async def parked(count: int, kind: str = "account.add") -> World:
 
 
 @pytest.mark.slow
-async def test_ten_thousand_parked_messages_end_within_a_minute() -> None:
+async def test_thousands_of_parked_messages_end_within_a_minute() -> None:
     world = World(handlers=shooting_range.handlers)
     played = shots(MANY + 1)
     world.east.consumer.waits = replace(world.east.consumer.waits, gap_seconds=0)
@@ -180,7 +181,7 @@ async def test_ten_thousand_parked_messages_end_within_a_minute() -> None:
         held.append(world.clock.now() - at)
 
     assert world.clock.now() - began < 60
-    assert max(first, *held) < BOUND_SECONDS + 2
+    assert max([first, *held]) < BOUND_SECONDS + 2
     # They come back to the app, whose scoreboard counts them.
     assert world.outputs("east", "in") == world.outputs("west", "in") == judged(played)
     kinds = {document["kind"] for document in world.journal.partitions[GAME].values()}

@@ -233,7 +233,7 @@ STORE_CALLS = (
 )
 FAULTS = [*product(STORE_CALLS + BUS_CALLS, CALL_ERRORS, range(3))]
 # One pair in so many, spread over the whole list of pairs.
-ONE_PAIR_IN = 1 if IS_PROOF else 23
+ONE_PAIR_IN = 1 if IS_PROOF else 61
 
 
 @pytest.mark.slow

@@ -18,12 +18,13 @@ from shared.testkit.intercepted import InterceptedJournal
 from tests.business import LEASE_OVER, BusinessWorld, dies, healthy, payment, swept, worker_with
 from tests.crashes import sent
 from tests.schedules import Schedule, race
+from tests.sizes import IS_PROOF
 from tests.world import POLICY, REGIONS, Account, Amount, World, add, message, take
 
 # When both regions take a message at once, in every interleaving, it has one effect.
 
 # The first calls of both are interleaved in every way; one that has ended lets the other go.
-STEPS = 11
+STEPS = 11 if IS_PROOF else 9
 
 
 @pytest.mark.slow
