@@ -73,7 +73,8 @@ def render_publishing_limits() -> str:
         " in a session the group never published to",
         "group id": f"1 to {ID_CHARACTERS_MAX} characters; not `{HTTP_GROUP}`, and not beginning"
         f" with {reserved}",
-        "sessions and types": "no session of a saga (`saga:`), and no type of the app's own"
-        " (`lockstep.`), else `NotAllowed`",
+        "sessions and types": "no session with control characters or marks that turn the direction"
+        " of text, else `InvalidMessage`; no session of a saga (`saga:`), and no type of the app's"
+        " own (`lockstep.`), else `NotAllowed`",
     }
     return table(("what", "limit"), list(rows.items()))

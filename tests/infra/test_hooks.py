@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -163,24 +164,28 @@ def test_the_hooks_run_with_every_python_from_3_9_on() -> None:
     }
 
 
-def test_a_package_is_made_by_the_checkout_and_where_that_is_in_vain_nothing_is_published(
-    azure: Azure, tmp_path: Path
+@pytest.mark.parametrize(
+    ("python", "status", "said"),
+    [
+        ('echo "$@"', 0, "-m cli package . --prebuilt --to dist/east\n"),
+        ("exit 3", 1, "The package for east could not be made. Nothing was published.\n"),
+        (None, 1, "prepare it with `make .venv/ready`.\n"),
+    ],
+)
+def test_a_package_is_made_by_the_checkouts_python_and_without_one_nothing_is_published(
+    azure: Azure, tmp_path: Path, python: str | None, status: int, said: str
 ) -> None:
-    """The folder of the region holds something else, which the packaging does not touch."""
-    other = ROOT / "dist" / "nowhere"
-    other.mkdir(parents=True)
-    kept = other / "kept.txt"
-    kept.touch()
-    try:
-        status, said = run(hook("prepackage", "east").replace("east", "nowhere"), azure, tmp_path)
-        assert kept.exists()
-    finally:
-        kept.unlink()
-        other.rmdir()
+    (tmp_path / "infra").mkdir()
+    hooks = shutil.copy(INFRA / "hooks.py", tmp_path / "infra")
+    if python:
+        stand_in = tmp_path / ".venv/bin/python"
+        stand_in.parent.mkdir(parents=True)
+        stand_in.write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
+        stand_in.chmod(0o755)
 
-    assert status == 1
-    assert "is not empty and holds no package: nothing was written" in said
-    assert "The package for nowhere could not be made. Nothing was published." in said
+    ended, words = run(hook("prepackage", "east").replace("infra/hooks.py", hooks), azure, tmp_path)
+
+    assert (ended, words[-len(said) :]) == (status, said)
 
 
 def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:
