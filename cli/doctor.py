@@ -159,39 +159,34 @@ def check_versions(requirements: Path) -> Iterator[Finding]:
 
 
 def check_apps(client: AppClient) -> Iterator[Finding]:
-    """Yield what the running apps say of themselves, each asked for its health by key."""
+    """Yield what the running apps say of themselves, each asked for its status by key."""
     regions: dict[str, str] = {}
     for url in client.urls:
         try:
-            health = client.ask_region(url, "GET", "/api/health")
+            status = client.ask_region(url, "GET", "/api/status")
         except NotReached as error:
             step = "correct LOCKSTEP_URL, start the app, or let this machine through its firewall"
             yield Finding("apps", str(error), step)
             continue
         except (NoAnswer, AppRefused) as error:
-            yield Finding("apps", str(error), advise(str(error)))
+            if isinstance(error, AppRefused) and error.kind == "KeyRefused":
+                step = "take a function key from the app: az functionapp keys list"
+                yield Finding("key", str(error), step)
+            else:
+                yield Finding("apps", str(error), advise(str(error)))
             continue
-        if not isinstance(health, dict) or "missing" not in health:
+        if not isinstance(status, dict) or "missing" not in status:
             step = "correct LOCKSTEP_URL: docs/deploy.md says where the addresses are"
             yield Finding("apps", f"{url} is no Lockstep app, or an older one", step)
             continue
-        region = health["region"]
+        region = status["region"]
         if region in regions:
             text = f"{url} and {regions[region]} both say that they are region {region}"
             yield Finding("apps", text, "set LOCKSTEP_REGION of one of them to its own region")
         regions[region] = url
-        for place, reason in health["missing"].items():
+        for place, reason in status["missing"].items():
             text = f"{url} cannot use {place}: {reason}"
             yield Finding("queues and roles", text, advise(reason))
-        try:
-            client.ask_region(url, "GET", "/api/faults?limit=1")
-        except AppRefused as error:
-            step = "take a function key from the app: az functionapp keys list"
-            yield Finding(
-                "key", str(error), step if error.kind == "KeyRefused" else advise(str(error))
-            )
-        except NoAnswer as error:
-            yield Finding("apps", str(error), SAYS_NOTHING)
 
 
 def advise(reason: str) -> str:

@@ -13,6 +13,8 @@ from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
 FAULTS_MAX = 1_000
+# What an app hears at least this often, in seconds, is told about when it is silent.
+OFTEN_SECONDS = 240
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON, as the app answers it")]
 SessionName = Annotated[str, typer.Argument(metavar="SESSION", help="the session's name")]
@@ -169,7 +171,7 @@ def check_health(context: typer.Context, as_json: AsJson = False) -> None:
         print_json({"regions": found})
     else:
         rows = [
-            (one["url"], one.get("region"), one.get("journal"), describe_missing(one))
+            (one["url"], one.get("region"), one.get("journal"), describe_wrong(one))
             for one in found
         ]
         print_table(("app", "region", "journal", "what is wrong"), rows, "")
@@ -181,11 +183,15 @@ def check_health(context: typer.Context, as_json: AsJson = False) -> None:
 
 def ask_health(client: AppClient, url: str) -> dict[str, Any]:
     try:
-        return {"url": url, **client.ask_region(url, "GET", "/api/health")}
+        return {"url": url, **client.ask_region(url, "GET", "/api/status")}
     except NoAnswer as error:
         return {"url": url, "error": str(error)}
 
 
-def describe_missing(health: Mapping[str, Any]) -> str:
-    missing = [f"{place}: {reason}" for place, reason in health.get("missing", {}).items()]
-    return str(health.get("error", "; ".join(missing) or "nothing"))
+def describe_wrong(status: Mapping[str, Any]) -> str:
+    wrong = [f"{place}: {reason}" for place, reason in status.get("missing", {}).items()]
+    for name, one in (status.get("heartbeats") or {}).items():
+        # What comes seldom was not heard for a while after a first start.
+        if one["silent"] and one["within"] <= OFTEN_SECONDS:
+            wrong.append(f"nothing was heard of {name}")
+    return str(status.get("error", "; ".join(wrong) or "nothing"))

@@ -77,6 +77,10 @@ param warmHttp int = 1
 @minValue(0)
 param warmSagas int = 1
 
+@description('Optional. Instances kept warm for each function that follows a change feed. With 0 a plan that has nothing to do stops them, and starts them some time after something is written; what a lost worker left is found by the sweep then.')
+@minValue(0)
+param warmFeeds int = 0
+
 @description('Optional. Where sagas run: in the app\'s own storage account, or in a Durable Task Scheduler, which is paid by the action. Sagas do not move from one to the other: choose before there are any.')
 @allowed(['storage', 'scheduler'])
 param durableBackend string = 'storage'
@@ -123,6 +127,11 @@ var warm = [
   { name: 'function:receive', instanceCount: warmReceivers }
   { name: 'http', instanceCount: warmHttp }
   { name: 'durable', instanceCount: warmSagas }
+  // No work starts the sweep, and nobody but the sweep finds for certain what was left, or tells that something is silent.
+  { name: 'function:sweep', instanceCount: 1 }
+  { name: 'function:recover', instanceCount: warmFeeds }
+  { name: 'function:begin_sagas', instanceCount: warmFeeds }
+  { name: 'function:recover_ledgers', instanceCount: empty(ledgersName) ? 0 : warmFeeds }
 ]
 var taskHubName = 'lockstep'
 var schedulerName = 'dts-lockstep-${region}-${token}'

@@ -140,6 +140,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         finish=HandlerLoops().finish,
     )
     WATCHDOG.may_end_process(policy.handler_seconds)
+    ledgers = outside.keep_ledgers(settings)
     services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS
     services = replace(
         services,
@@ -147,20 +148,20 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         logs_messages=settings.logs_messages,
         authentication=settings.authentication,
         docs_url=settings.docs_url,
-        heartbeats=Heartbeats(
-            CosmosLeases(leases),
-            settings.region,
-            settings.regions,
-            services.in_hand,
-            outside.telemetry,
-            follows_ledgers=bool(settings.ledgers),
-        ),
+    )
+    services.health.heartbeats = Heartbeats(
+        CosmosLeases(leases),
+        settings.region,
+        settings.regions,
+        services.in_hand,
+        outside.telemetry,
+        journal=outside.journal,
+        ledgers=ledgers.journal if settings.ledgers else None,
     )
     if not settings.ledgers:
         return services
     # Producers outside write to a container of their own. What one of them could not send to a
     # region lies there, and the sweep delivers it as it delivers what lies beside the journal.
-    ledgers = outside.keep_ledgers(settings)
     producer = new_producer(settings, ledgers)
     external_ledgers = build(
         ledgers.journal, ledgers.delivery, ledgers.clock, owner, handlers, producer, policy

@@ -32,7 +32,7 @@ CONSEQUENCES = {
     (Service.STORE, FailureClass.DESTINATION): Consequences(
         WAITS,
         STANDS_STILL,
-        "Failed invocations in the log, and the reason at `/api/health`, until a person changes"
+        "Failed invocations in the log, and the reason at `/api/status`, until a person changes"
         " what it names. Messages that waited for a day become faults.",
     ),
     (Service.STORE, FailureClass.UNKNOWN): Consequences(

@@ -31,9 +31,6 @@ from shared.engine.operate.standstills import READ_AT_ONCE
 
 # So many are listed at once.
 STANDSTILLS_MAX = 100
-# What stands before the apps asks for their health often and waits no longer.
-HEALTH_SECONDS_MAX = 2.0
-NOT_HEARD: dict[str, Any] = {"heartbeats": None, "regions": None}
 
 
 class ResolutionBody(BaseModel):
@@ -61,51 +58,57 @@ routes = HttpRoutes()
     "health",
     "GET health",
     None,
-    "Whether this region can read the journal, and what the app found missing.",
+    "Whether this region can read the journal, and whether anything is wrong.",
     {200: "It can."},
 )
 async def report_health(services: Services, _: func.HttpRequest) -> func.HttpResponse:
     """200 when the journal can be read from this region, 503 when it cannot.
 
-    A journal that is silent for two seconds cannot be read. What else the app found missing when it
-    started is named with its reason, and when each feed and timer of the region was last heard, and
-    each other region.
+    A journal that is silent for two seconds cannot be read. Anybody may ask, so nothing is named:
+    only how many places the app found missing, and how long ago the feed or timer was heard that
+    was heard least recently.
     """
-    services.missing_places.begin_looking()
-    reading = asyncio.ensure_future(services.journal.head("health"))
-    listening = asyncio.ensure_future(describe_heartbeats(services))
-    await asyncio.wait({reading, listening}, timeout=HEALTH_SECONDS_MAX)
-    if not reading.done():
-        # It is left to end: the first read of a process opens what later ones find open.
-        reading.add_done_callback(lambda late: late.cancelled() or late.exception())
-        silent = f"the journal did not answer within {HEALTH_SECONDS_MAX:g} s"
-        raise Unavailable(silent)
-    reading.result()
-    missing = dict(services.missing_places.reasons)
+    try:
+        health = await services.health.look()
+    except LockstepError:
+        nameless = "the journal cannot be read from this region: GET /api/status says why"
+        raise Unavailable(nameless) from None
+    heard = health.heard.seconds if health.heard else None
     return respond(
-        {
-            "region": services.region,
-            "journal": "readable",
-            "missing": missing,
-            **(listening.result() if listening.done() else NOT_HEARD),
+        describe_region(services) | {"missing": len(health.missing), "heardSecondsAgo": heard}
+    )
+
+
+@routes.add(
+    "status",
+    "GET status",
+    Right.LOOK,
+    "What is missing, and when each feed, timer and other region was heard.",
+    {200: "The journal can be read from this region.", **REFUSED},
+)
+async def show_status(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """The same with names and reasons, and with each other region as a whole."""
+    require_request(request, frozenset())
+    health = await services.health.look()
+    heard = health.heard
+    return respond(
+        describe_region(services)
+        | {
+            "missing": dict(health.missing),
+            "heartbeats": describe_ages(heard.here) if heard else None,
+            "regions": describe_ages(heard.regions) if heard else None,
         }
     )
 
 
-async def describe_heartbeats(services: Services) -> dict[str, Any]:
-    """Return when each feed, timer and other region was heard; None where that is not known."""
-    if services.heartbeats is None:
-        return {"heartbeats": {}, "regions": {}}
-    try:
-        heard = await services.heartbeats.ages()
-    except LockstepError:
-        return NOT_HEARD
-    return {"heartbeats": describe_ages(heard.here), "regions": describe_ages(heard.regions)}
+def describe_region(services: Services) -> dict[str, Any]:
+    return {"region": services.region, "journal": "readable"}
 
 
 def describe_ages(ages: Mapping[str, Age]) -> dict[str, Any]:
     return {
-        name: {"secondsAgo": age.seconds, "within": age.seconds_max} for name, age in ages.items()
+        name: {"secondsAgo": age.seconds, "within": age.seconds_max, "silent": age.is_silent}
+        for name, age in ages.items()
     }
 
 

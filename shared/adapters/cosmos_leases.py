@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from shared.adapters.cosmos import CosmosContainer
-from shared.ports import Query, StoreClock, UpsertDocument
+from shared.ports import Container, Query, StoreClock, UpsertDocument
 from shared.storage.documents import written_at
 
 # Leases are one for each feed, region and physical partition.
@@ -13,7 +12,7 @@ LEASES_MAX = 1_000
 class CosmosLeases:
     """Reads when leases were renewed, and writes records beside them."""
 
-    def __init__(self, container: CosmosContainer) -> None:
+    def __init__(self, container: Container) -> None:
         self.container = container
 
     async def ages(self) -> Mapping[str, float]:

@@ -20,6 +20,7 @@ from shared.engine.handle.limit import Finish, finish_within
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
+from shared.engine.operate.health import Health
 from shared.engine.operate.heartbeats import Heartbeats, InHand
 from shared.engine.operate.missing_places import Look, MissingPlaces
 from shared.engine.operate.outputs import Outputs
@@ -54,6 +55,7 @@ class Services:
     recovery: Recovery
     compactor: Compactor
     missing_places: MissingPlaces
+    health: Health
     errors: ErrorQueue
     # The app's queue by region, with its namespace: apps of other applications have others.
     own_queues: Mapping[str, str] = field(default_factory=dict)
@@ -67,8 +69,6 @@ class Services:
     external_ledgers: "Services | None" = None
     # The deliveries that this worker has in hand.
     in_hand: InHand = field(default_factory=InHand)
-    # Of feeds and timers, where these are kept.
-    heartbeats: Heartbeats | None = None
 
     @property
     def region(self) -> str:
@@ -81,6 +81,11 @@ class Services:
     @property
     def handlers(self) -> Handlers:
         return self.worker.handlers
+
+    @property
+    def heartbeats(self) -> Heartbeats | None:
+        """Return those of feeds and timers, where they are kept."""
+        return self.health.heartbeats
 
 
 def build(  # noqa: PLR0913 - what a worker is made of
@@ -114,6 +119,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery, consumer.consume)
     ingest = Ingest(producer)
+    missing_places = MissingPlaces(places_of(delivery, policy) | (containers or {}))
     return Services(
         worker=worker,
         consumer=consumer,
@@ -128,7 +134,8 @@ def build(  # noqa: PLR0913 - what a worker is made of
         ingest=ingest,
         errors=ErrorQueue(worker, browser, ingest, delivery.queues),
         recovery=Recovery(consumer, claims, dispatcher),
-        missing_places=MissingPlaces(places_of(delivery, policy) | (containers or {})),
+        missing_places=missing_places,
+        health=Health(journal, missing_places),
         compactor=Compactor(worker, delivery.regions),
     )
 

@@ -47,6 +47,7 @@ from shared.ports import (
     StoredEntry,
     StoredLedger,
     StoredRegions,
+    UpsertDocument,
     WriteResult,
 )
 from shared.storage import queries
@@ -95,7 +96,8 @@ from shared.storage.entries import (
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
 from shared.storage.limits import BATCH_OPERATIONS_MAX, STAGED_DOCUMENTS_MAX
 
-# Where the list of regions is. A session may well have this name: no other document has this id.
+# Where the list of regions is, and the beacons. A session may well have this name: no other
+# document has these ids.
 REGIONS_SESSION, REGIONS_ID = "$regions", "regions"
 # How long staged outputs are kept of which one was refused.
 REFUSED_SECONDS = 30 * 24 * 3600
@@ -429,6 +431,11 @@ class Journal:
         result, _ = await self.container.write(REGIONS_SESSION, [stored])
         return result is WriteResult.CREATED
 
+    async def light_beacon(self, region: str) -> None:
+        """Write the document that says nothing, and that whoever follows the changes has to see."""
+        beacon = {"id": f"beacon-{region}", "session": REGIONS_SESSION, "kind": "beacon"}
+        await self.container.write(REGIONS_SESSION, [UpsertDocument(beacon)])
+
     # What sweeps, compaction and operators look for.
 
     async def has_work(self, region: str) -> bool:
@@ -589,7 +596,8 @@ class Journal:
         """
         session, newest = stored.entry.session, position_id(stored.entry.position)
         found = await self.container.find(queries.partition_query(session))
-        found = sorted((d for d in found if d["kind"] != "regions"), key=lambda d: str(d["id"]))
+        own = (d for d in found if d["kind"] not in ("regions", "beacon"))
+        found = sorted(own, key=lambda d: str(d["id"]))
         for document in found:
             is_newer = document["kind"] == "entry" and document["id"] > newest
             if is_newer or document["kind"] in ("pending", "parked"):

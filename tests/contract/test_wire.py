@@ -18,7 +18,8 @@ from shared.domain.message import Message
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from shared.ports import Container, SessionNeed, WriteResult
 from shared.settings import Settings
-from shared.storage.journal import Journal
+from shared.storage.documents import version_of
+from shared.storage.journal import REGIONS_SESSION, Journal
 from shared.wiring import Adapters
 from tests.cloud import opened_adapters, settings_of
 from tests.contract.bus import BusContract
@@ -166,7 +167,8 @@ class TestServiceBus(BusContract[ServiceBus]):
 
 def heartbeats_over(adapters: Adapters, settings: Settings, region: str = "east") -> Heartbeats:
     container = CosmosContainer(adapters.account, settings.database, settings.leases)
-    return Heartbeats(CosmosLeases(container), region, ["east", "west"])
+    leases = CosmosLeases(container)
+    return Heartbeats(leases, region, ["east", "west"], journal=adapters.journal)
 
 
 async def test_a_timer_that_ran_is_heard_by_every_instance(
@@ -190,6 +192,25 @@ async def test_a_timer_that_ran_is_heard_by_every_instance(
     assert 0 <= seconds < 60
     assert ages[COMPACT].is_silent
     assert not peer.is_silent
+
+
+async def test_a_beacon_that_is_lit_again_is_a_change_and_the_feeds_are_awaited(
+    cloud: Cloud, adapters: Adapters
+) -> None:
+    settings = settings_of(cloud)
+    heartbeats = heartbeats_over(adapters, settings)
+    container = adapters.journal.container
+
+    await heartbeats.light_beacons()
+    first = await container.read(REGIONS_SESSION, "beacon-east")
+    await heartbeats.light_beacons()
+    second = await container.read(REGIONS_SESSION, "beacon-east")
+
+    assert first is not None
+    assert second is not None
+    assert version_of(first) != version_of(second)
+    ages = (await heartbeats.ages()).here
+    assert [name for name, age in ages.items() if age.is_awaited] == ["recover", "begin_sagas"]
 
 
 async def receive_all(client: ServiceBusClient, queue: str, session: str) -> list[Message]:

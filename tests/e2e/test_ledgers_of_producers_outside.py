@@ -1,7 +1,6 @@
 """A producer outside keeps its ledger apart, and the apps deliver what it could not."""
 
 import json
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from cli.cloud import app_settings
 from cli.regions import CONFIG
+from local.testing.answers import KEY, request
 from local.testing.patience import until
 from proof.testbed.cloud import running_cloud
 from shared.domain.producer import Draft, ProducerOptions
@@ -44,9 +44,8 @@ async def test_what_a_region_misses_comes_from_the_ledgers_and_the_journal_holds
             return sorted(f"{d['kind']}{' for west' if d.get('pending') else ''}" for d in found)
 
         def heard() -> dict[str, Any]:
-            url = f"{cloud.contract['hosts']['west']}/api/health"
-            with urllib.request.urlopen(url, timeout=30) as response:
-                answer: dict[str, Any] = json.load(response)["heartbeats"]
+            url = f"{cloud.contract['hosts']['west']}/api/status"
+            answer: dict[str, Any] = json.loads(request(url, headers=KEY).body)["heartbeats"]
             return answer
 
         assert published.regions == ("east",)

@@ -1,14 +1,20 @@
 """host.json and the app's plan: the limits that order and quiet rest on."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from packaging.version import Version
 
+from functions.app import build_app
 from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds
+from shared.engine.build import Services
 from shared.engine.operate.watch import WATCHERS_MAX
 from tests.infra.evaluation import Template
 from tests.infra.parity import ROOT, load, local_config, local_queues, region_of
+from tests.world import World
 
 HOST = load(ROOT / "host.json")
 SERVICE_BUS = HOST["extensions"]["serviceBus"]
@@ -71,18 +77,40 @@ def warm(template: Template) -> dict[object, object]:
     return {group["name"]: group["instanceCount"] for group in groups}
 
 
+def feeds(ledgers: Services | None = None) -> dict[str, int]:
+    """The groups of the functions that follow a change feed."""
+    app = build_app(replace(World().east, external_ledgers=ledgers))
+    found: list[Any] = app.get_functions()
+    kinds = {one.get_function_name(): one.get_trigger().type for one in found}
+    return {f"function:{name}": 1 for name, kind in kinds.items() if kind == "cosmosDBTrigger"}
+
+
+# Where nothing works but the sweep, something is found and told all the same.
+ALWAYS = {"function:sweep": 1}
+
+
 def test_session_trigger_http_and_sagas_are_kept_warm() -> None:
     """Flex Consumption scales each of them on its own."""
     triggers = {f"function:{name}": 1 for name in session_triggers()}
 
-    assert warm(region_of("east")) == triggers | {"http": 1, "durable": 1}
+    assert warm(region_of("east")) == triggers | {"http": 1, "durable": 1} | ALWAYS
 
 
 def test_what_is_not_kept_warm_is_not_named() -> None:
+    none = {"warmReceivers": 0, "warmHttp": 0, "warmSagas": 0}
     east = region_of("east")
-    without = Template(east.bicep, {**east.arguments, "warmHttp": 0, "warmSagas": 0})
 
-    assert warm(without) == {f"function:{name}": 1 for name in session_triggers()}
+    assert warm(Template(east.bicep, {**east.arguments, **none})) == ALWAYS
+
+
+@pytest.mark.parametrize("ledgers", ["", "ledgers"])
+def test_each_feed_that_there_is_can_be_kept_warm(ledgers: str) -> None:
+    none = {"warmReceivers": 0, "warmHttp": 0, "warmSagas": 0}
+    east = region_of("east")
+    asked = {**east.arguments, **none, "warmFeeds": 1, "ledgersName": ledgers}
+    there_are = feeds(World().east if ledgers else None)
+
+    assert warm(Template(east.bicep, asked)) == ALWAYS | there_are
 
 
 def test_watchers_that_wait_leave_half_of_the_calls_of_an_instance_to_others() -> None:

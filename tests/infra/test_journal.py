@@ -32,6 +32,15 @@ def test_ledgers_of_producers_outside_lie_in_a_container_like_the_journal(
     assert declared == local | {"ledgers": local["journal"]}
 
 
+def test_what_nobody_uses_of_a_container_is_scaled_away() -> None:
+    containers = "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
+    options = [
+        one.body["properties"]["options"] for one in journal().resources() if one.type == containers
+    ]
+
+    assert [one["autoscaleSettings"]["maxThroughput"] for one in options] == [4_000, 1_000]
+
+
 def test_the_account_is_strong_with_a_single_write_region_that_fails_over() -> None:
     found = account()
 

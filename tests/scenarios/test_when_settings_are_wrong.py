@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from functions.http.operate import report_health
+from functions.http.operate import show_status
 from functions.triggers.receive import receive_message
 from proof.simulation.world import virtual_time
 from shared.domain.errors import Misconfigured, OutcomeUnknown
@@ -403,7 +403,7 @@ async def test_it_is_logged_as_an_error_and_stands_in_health(
     world.bus.missing = {("west", "errors")}
     await finished(world.east.missing_places)
 
-    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
+    health = json.loads((await show_status(world.east, ask(method="GET"))).get_body())
 
     assert health["missing"] == {"queue 'errors' of west": "'errors' does not exist in region west"}
     (logged,) = [r for r in caplog.records if r.name == "lockstep.missing_places"]
@@ -430,9 +430,9 @@ async def test_a_container_may_be_missing_too() -> None:
 async def test_health_does_not_wait_for_it_and_it_is_done_once(world: World) -> None:
     world.bus.silent = {*REGIONS}
 
-    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
+    health = json.loads((await show_status(world.east, ask(method="GET"))).get_body())
     looking = world.east.missing_places.looking
-    await report_health(world.east, ask(method="GET"))
+    await show_status(world.east, ask(method="GET"))
 
     assert health["missing"] == {}
     assert looking is not None
@@ -455,7 +455,7 @@ async def test_when_somebody_has_created_it_health_names_it_no_longer() -> None:
     await asyncio.sleep(1)
     await finished(look)
 
-    health = json.loads((await report_health(world.east, ask(method="GET"))).get_body())
+    health = json.loads((await show_status(world.east, ask(method="GET"))).get_body())
     assert set(health["missing"]) == {"queue 'out' of west"}
     second = look.looking
     world.bus.missing = set()

@@ -2,6 +2,9 @@
 
 An instance sees only itself, so what is asked is kept where all see it: beside the leases of the
 change feed. The feed's own leases say when it was last followed; a timer leaves a record there.
+A plan that scales to zero runs no feed while nothing is written, and then nobody renews its leases.
+So a feed is silent only where something was written that it has not seen. That there is such a
+thing, now and then and at each start, is what the beacon is for.
 A region that is lost can tell nobody, so its peers tell by the same documents.
 Only the trigger of the queue is told about by its own worker: it has no reason to run while
 nobody sends, so what counts is whether the deliveries that it has in hand come to an end.
@@ -11,21 +14,27 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from shared.domain.errors import LockstepError
 from shared.domain.measures import SILENCE_SECONDS
 from shared.ports import Telemetry
+from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.heartbeats")
 
-SWEEP, COMPACT = "sweep", "compact"
+SWEEP, COMPACT, BEACON = "sweep", "compact", "beacon"
 # The sweep runs more often than it has to be heard: once a minute, by its default schedule.
 NOTED_SECONDS_MIN = 50.0
-# A lease is renewed every 5 s; the sweep runs every 15 s and compaction every 10 min by default.
-# Longer silence than this is worth a look, a restart of the app among its reasons.
-FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 60.0, 120.0, 1_500.0
-# Of a region at work its leases are heard every 5 s, and its sweep once a minute.
+# How often the feeds are given something to see. What they do for it wakes them where they stand at
+# zero, so that more often would be nearly always.
+BEACON_SECONDS = 300.0
+# A feed that stands at zero has to be started first; one that runs renews its lease every 5 s. The
+# sweep runs every 15 s and compaction every 10 min by default. Longer silence than this is worth a
+# look, a restart of the app among its reasons.
+FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 120.0, 120.0, 1_500.0
+# Of a region at work its sweep is heard once a minute.
 REGION_SECONDS_MAX = 120.0
 # A failing delivery is paused for two minutes, and after five the host ends the worker.
 RECEIVE_SECONDS_MAX = 240.0
@@ -45,14 +54,30 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Age:
-    """The age of what was heard last; None means never."""
+    """The age of what was heard last; None means never.
+
+    `asked` is how long ago something was written for it to see, infinite where nothing was; None
+    says that it has to be heard all the time.
+    """
 
     seconds: float | None
     seconds_max: float
+    asked: float | None = None
+
+    @property
+    def heard(self) -> float:
+        return inf if self.seconds is None else self.seconds
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether it has not seen yet what was written for it."""
+        return self.asked is not None and self.heard > self.asked
 
     @property
     def is_silent(self) -> bool:
-        return self.seconds is None or self.seconds > self.seconds_max
+        if self.asked is not None:
+            return self.is_awaited and self.asked > self.seconds_max
+        return self.heard > self.seconds_max
 
 
 @dataclass(slots=True)
@@ -87,6 +112,16 @@ class Heard:
     here: Mapping[str, Age]
     regions: Mapping[str, Age]
 
+    @property
+    def seconds(self) -> float | None:
+        """Return how long ago what was heard least recently was; None: one of them never was.
+
+        What need not be heard every two minutes is not looked at.
+        """
+        often = (age.heard for age in self.here.values() if age.seconds_max <= FEED_SECONDS_MAX)
+        oldest = max(often)
+        return None if oldest == inf else oldest
+
 
 class Heartbeats:
     """The heartbeats of one region's feeds, timers and worker, and those of the other regions."""
@@ -99,9 +134,16 @@ class Heartbeats:
         in_hand: InHand | None = None,
         telemetry: Telemetry | None = None,
         *,
-        follows_ledgers: bool = False,
+        journal: Journal,
+        ledgers: Journal | None = None,
     ) -> None:
-        self.follows_ledgers = follows_ledgers
+        # By the lease prefix of each feed, its name; and the journals that they follow.
+        self.feeds = {region: "recover", f"sagas-{region}": "begin_sagas"}
+        self.journals = [journal]
+        if ledgers is not None:
+            self.feeds[f"ledgers-{region}"] = "recover_ledgers"
+            self.journals.append(ledgers)
+        self.lit_at: float | None = None
         self.leases = leases
         self.region = region
         self.others = [name for name in regions if name != region]
@@ -154,20 +196,23 @@ class Heartbeats:
                 # A timer is its document, a feed its prefix, and both speak for their region.
                 for name in (document, prefix, f"of {self.prefixes[prefix]}"):
                     newest[name] = min(seconds, newest.get(name, seconds))
+        asked = newest.get(self.record_id(BEACON), inf)
         here = {
-            "recover": Age(newest.get(self.region), FEED_SECONDS_MAX),
-            "begin_sagas": Age(newest.get(f"sagas-{self.region}"), FEED_SECONDS_MAX),
             SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
             COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
             "receive": self.in_hand.age(),
+        } | {
+            name: Age(newest.get(prefix), FEED_SECONDS_MAX, asked)
+            for prefix, name in self.feeds.items()
         }
-        if self.follows_ledgers:
-            here["recover_ledgers"] = Age(newest.get(f"ledgers-{self.region}"), FEED_SECONDS_MAX)
         regions = {name: Age(newest.get(f"of {name}"), REGION_SECONDS_MAX) for name in self.others}
         return Heard(here, regions)
 
     async def report(self) -> None:
-        """Log what is silent; an alert waits for these words, and for the measure of a region."""
+        """Log what is silent; an alert waits for these words, and for the measure of a region.
+
+        A process lights a beacon at its start, and later where every feed has seen the last one.
+        """
         try:
             heard = await self.ages()
         except LockstepError as error:
@@ -178,6 +223,23 @@ class Heartbeats:
                 log.error("nothing was heard of %s for %g s or more", name, age.seconds_max)
         for name, age in heard.regions.items():
             self.report_region(name, age)
+        # What was not seen yet goes on waiting: a newer one would hide for how long it does. But
+        # each start lights one, by which a deployment shows that every feed of it works.
+        is_seen = not any(age.is_awaited for age in heard.here.values())
+        if self.lit_at is None or (is_seen and time.monotonic() >= self.lit_at + BEACON_SECONDS):
+            await self.light_beacons()
+
+    async def light_beacons(self) -> None:
+        """Give each feed something to see, and record that it has; a later run tries again."""
+        try:
+            for journal in self.journals:
+                await journal.light_beacon(self.region)
+        except LockstepError as error:
+            log.warning("the beacon could not be recorded: %s", error)
+        else:
+            self.lit_at = time.monotonic()
+            # Afterwards: what was not written yet is not waited for.
+            await self.note(BEACON)
 
     def report_region(self, name: str, age: Age) -> None:
         """Log once that nothing is heard of another region, and once that it is heard again.

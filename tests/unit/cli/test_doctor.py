@@ -129,9 +129,9 @@ def test_settings_are_read_as_azure_lists_them(tmp_path: Path, run: Run) -> None
 
 def healthy(region: str, **missing: str) -> Callable[[Asked], tuple[int, Any]]:
     def respond(asked: Asked) -> tuple[int, Any]:
-        if asked.path == "/api/health":
-            return 200, {"region": region, "journal": "readable", "missing": missing}
-        return (200, {"standstills": [], "after": None}) if asked.key == "k" else (401, "")
+        if (asked.path, asked.key) != ("/api/status", "k"):
+            return 401, ""
+        return 200, {"region": region, "journal": "readable", "missing": missing}
 
     return respond
 

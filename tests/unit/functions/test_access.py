@@ -32,7 +32,17 @@ RIGHTS = {
         *("resolve", "page_decision", "send_again", "page_again", "dismiss", "page_dismiss"),
     },
     Right.LOOK: {
-        *("sessions", "session", "changes", "state", "faults", "errors", "show_saga", "list_sagas"),
+        *(
+            "status",
+            "sessions",
+            "session",
+            "changes",
+            "state",
+            "faults",
+            "errors",
+            "show_saga",
+            "list_sagas",
+        ),
         *("openapi", "asyncapi", "page", "page_regions", "page_sessions"),
         *("page_errors", "page_session", "page_saga", "page_sagas"),
     },

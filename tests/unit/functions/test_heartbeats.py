@@ -1,18 +1,21 @@
 """When feeds, timers and other regions were heard is shown, whichever instance they ran on."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from functions.http.operate import report_health
+from functions.http.operate import report_health, show_status
 from functions.page.regions import show_regions
 from shared.domain.errors import Unavailable
 from shared.domain.measures import SILENCE_SECONDS, Measure
+from shared.engine.operate.health import LOOK_SECONDS
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats, InHand
 from tests.asking import ask, document
+from tests.loop_clock import in_virtual_time
 from tests.world import World
 
 
@@ -35,13 +38,17 @@ class Kept:
         self.seconds = {**await self.ages(), document_id: 0.0}
 
 
+def hear(kept: Kept, region: str, *regions: str, **more: Any) -> Heartbeats:
+    return Heartbeats(kept, region, regions, journal=World().journal, **more)
+
+
 async def ages(heartbeats: Heartbeats) -> dict[str, float | None]:
     return {name: age.seconds for name, age in (await heartbeats.ages()).here.items()}
 
 
 async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
     kept = Kept({"east..0": 70.0, "east..1": 3.0, "sagas-east..0": 4.0, "west..0": 1.0})
-    heartbeats = Heartbeats(kept, "east", ["east", "west"])
+    heartbeats = hear(kept, "east", "east", "west")
 
     assert await ages(heartbeats) == {
         "recover": 3.0,
@@ -57,34 +64,34 @@ async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
 async def test_the_feed_of_the_ledgers_has_an_age_where_there_is_one() -> None:
     kept = Kept({"east..0": 3.0, "ledgers-east..0": 5.0, "ledgers-west..0": 1.0})
 
-    followed = await ages(Heartbeats(kept, "east", ["east", "west"], follows_ledgers=True))
+    followed = await ages(hear(kept, "east", "east", "west", ledgers=World().journal))
     assert (followed["recover"], followed["recover_ledgers"]) == (3.0, 5.0)
-    assert "recover_ledgers" not in await ages(Heartbeats(kept, "east", ["east", "west"]))
+    assert "recover_ledgers" not in await ages(hear(kept, "east", "east", "west"))
 
 
 async def test_a_region_whose_name_begins_with_another_ones_does_not_speak_for_it() -> None:
-    heartbeats = Heartbeats(Kept({"east2..0": 1.0}), "east", ["east", "east2"])
+    heartbeats = hear(Kept({"east2..0": 1.0}), "east", "east", "east2")
 
     assert (await ages(heartbeats))["recover"] is None
 
 
 async def test_what_is_silent_is_logged_for_the_alert(caplog: pytest.LogCaptureFixture) -> None:
-    kept = Kept({"east..0": 61.0, "sagas-east..0": 2.0})
-    heartbeats = Heartbeats(kept, "east", ["east", "west"])
+    kept = Kept({"east..0": 122.0, "sagas-east..0": 120.0, "$timer-east-beacon": 121.0})
+    heartbeats = hear(kept, "east", "east", "west")
     await heartbeats.note(SWEEP)
 
     with caplog.at_level(logging.WARNING, "lockstep.heartbeats"):
         await heartbeats.report()
 
     assert [record.getMessage() for record in caplog.records] == [
-        "nothing was heard of recover for 60 s or more"
+        "nothing was heard of recover for 120 s or more"
     ]
 
 
 async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    heartbeats = Heartbeats(Kept(is_down=True), "east", ["east"])
+    heartbeats = hear(Kept(is_down=True), "east", "east")
 
     await heartbeats.note(SWEEP)
     await heartbeats.report()
@@ -93,20 +100,31 @@ async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
     assert "is not known: down" in caplog.text
 
 
-async def test_health_shows_what_was_heard_and_null_where_that_is_not_known(world: World) -> None:
-    kept = Kept({"east..0": 3.0, "west..0": 131.0})
-    services = replace(world.east, heartbeats=Heartbeats(kept, "east", ["east", "west"]))
+@in_virtual_time
+async def test_status_shows_what_was_heard_and_null_where_that_is_not_known() -> None:
+    services = World().east
+    kept = Kept({"east..0": 281.0, "sagas-east..0": 3.0, "west..0": 131.0})
+    kept.seconds["$timer-east-beacon"] = 299.0
+    services.health.heartbeats = hear(kept, "east", "east", "west")
 
-    known = await report_health(services, ask(method="GET"))
+    known = document(await show_status(services, ask(method="GET")))
+    never = document(await report_health(services, ask(method="GET")))
+    kept.seconds["$timer-east-sweep"] = 15.0
+    await asyncio.sleep(LOOK_SECONDS)
+    least = document(await report_health(services, ask(method="GET")))
     kept.is_down = True
-    unknown = await report_health(services, ask(method="GET"))
+    await asyncio.sleep(LOOK_SECONDS)
+    unknown = document(await show_status(services, ask(method="GET")))
 
-    assert (known.status_code, unknown.status_code) == (200, 200)
-    shown, known_regions = document(known)["heartbeats"], document(known)["regions"]
-    assert shown["recover"] == {"secondsAgo": 3.0, "within": 60.0}
-    assert shown["sweep"] == {"secondsAgo": None, "within": 120.0}
-    assert known_regions == {"west": {"secondsAgo": 131.0, "within": 120.0}}
-    assert document(unknown)["heartbeats"] is document(unknown)["regions"] is None
+    shown = known["heartbeats"]
+    # It has seen what was written last, and has nothing to do.
+    assert shown["recover"] == {"secondsAgo": 281.0, "within": 120.0, "silent": False}
+    assert shown["sweep"] == {"secondsAgo": None, "within": 120.0, "silent": True}
+    assert known["regions"] == {"west": {"secondsAgo": 131.0, "within": 120.0, "silent": True}}
+    assert (never["heardSecondsAgo"], least["heardSecondsAgo"]) == (None, 281.0)
+    assert (unknown["journal"], unknown["heartbeats"], unknown["regions"]) == (
+        *("readable", None, None),
+    )
 
 
 async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
@@ -114,7 +132,7 @@ async def test_the_sweep_is_noted_at_once_and_then_not_at_every_run(
 ) -> None:
     now = 100.0
     monkeypatch.setattr("shared.engine.operate.heartbeats.time.monotonic", lambda: now)
-    heartbeats = Heartbeats(Kept(), "east", ["east", "west"])
+    heartbeats = hear(Kept(), "east", "east", "west")
     due: list[bool] = []
     for _ in range(9):
         due.append(heartbeats.is_due())
@@ -129,7 +147,7 @@ async def test_deliveries_that_do_not_end_show_and_an_idle_worker_never_does(
     now = 100.0
     monkeypatch.setattr("shared.engine.operate.heartbeats.time.monotonic", lambda: now)
     in_hand = InHand(ended_at=now)
-    heartbeats = Heartbeats(Kept(), "east", ["east", "west"], in_hand)
+    heartbeats = hear(Kept(), "east", "east", "west", in_hand=in_hand)
 
     now += 10_000.0
     assert (await ages(heartbeats))["receive"] == 0.0
@@ -181,7 +199,7 @@ class Peer:
     def __post_init__(self) -> None:
         regions = ["east", "west", "north"]
         telemetry: Any = self.told
-        self.heartbeats = Heartbeats(self.kept, "west", regions, telemetry=telemetry)
+        self.heartbeats = hear(self.kept, "west", *regions, telemetry=telemetry)
 
     async def work(self, seconds: float, *, heard: tuple[str, ...]) -> None:
         """Sweep for so long, while documents of these names are written all the time."""
@@ -287,10 +305,9 @@ async def test_a_region_that_never_came_is_named_and_has_no_age(
 async def test_the_page_shows_when_the_other_region_was_heard(
     world: World, kept: Kept, shown: str
 ) -> None:
-    heartbeats = Heartbeats(kept, "east", ["east", "west", "west2"])
-    services = replace(world.east, heartbeats=heartbeats)
+    world.east.health.heartbeats = hear(kept, "east", "east", "west", "west2")
 
-    answer = await show_regions(services, ask(method="GET", path="/operate/regions"))
+    answer = await show_regions(world.east, ask(method="GET", path="/operate/regions"))
 
     text = answer.get_body().decode()
     assert answer.status_code == 200

@@ -18,13 +18,16 @@ from functions.http.operate import (
     list_standstills,
     report_health,
     show_session,
+    show_status,
 )
 from functions.http.requests import SAGA, SESSION, path_to
 from proof.simulation.world import virtual_time
 from shared.domain.journal import Resolution
 from shared.engine.build import Services
+from shared.engine.operate.health import LOOK_SECONDS
 from shared.testkit.injected_faults import CallFault
 from tests.asking import ask, document
+from tests.loop_clock import in_virtual_time
 from tests.world import REGIONS, World, message, require
 
 
@@ -42,30 +45,78 @@ async def standstills(services: Services, **asked: str) -> dict[str, Any]:
     return document(await list_standstills(services, ask(query=asked)))
 
 
-async def test_health_tells_whether_the_journal_can_be_read(world: World) -> None:
-    world.journal.fault_plan.plan("head", CallFault.REFUSED)
+@in_virtual_time
+async def test_health_tells_whether_the_journal_can_be_read() -> None:
+    world = World()
+    world.journal.fault_plan.plan("regions", CallFault.REFUSED)
 
     assert (await report_health(world.east, ask(method="GET"))).status_code == 503
+    assert (await show_status(world.east, ask(method="GET"))).status_code == 503
+    await asyncio.sleep(LOOK_SECONDS)
     assert (await report_health(world.east, ask(method="GET"))).status_code == 200
 
 
-def test_when_the_journal_is_silent_health_says_so_in_two_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def be_silent(_: str) -> None:
+@in_virtual_time
+async def test_when_the_journal_is_silent_health_says_so_in_two_seconds() -> None:
+    async def be_silent() -> None:
         await asyncio.Event().wait()
 
-    async def work() -> None:
-        services = World().east
-        monkeypatch.setattr(services.journal, "head", be_silent)
+    services = World().east
+    services.journal.regions = be_silent  # type: ignore[method-assign]
 
-        answer = await report_health(services, ask(method="GET"))
+    answer, told = await asyncio.gather(
+        report_health(services, ask(method="GET")), show_status(services, ask(method="GET"))
+    )
 
-        assert answer.status_code == 503
-        assert "did not answer within 2 s" in document(answer)["detail"]
-        assert virtual_time.now() == 2.0
+    assert (answer.status_code, told.status_code) == (503, 503)
+    assert "GET /api/status says why" in document(answer)["detail"]
+    assert "did not answer within 2 s" in document(told)["detail"]
+    assert virtual_time.now() == 2.0
 
-    virtual_time.run(work())
+
+@in_virtual_time
+async def test_when_many_ask_for_health_one_look_answers_all_of_them_for_two_seconds() -> None:
+    services, looks = World().east, 0
+
+    async def count() -> None:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0.5)
+
+    services.journal.regions = count  # type: ignore[method-assign]
+
+    for seconds in (0.0, 1.0, 0.9):
+        await asyncio.sleep(seconds)
+        crowd = [report_health(services, ask(method="GET")) for _ in range(200)]
+        answers = await asyncio.gather(*crowd, show_status(services, ask(method="GET")))
+        assert {one.status_code for one in answers} == {200}
+        assert looks == (1 if virtual_time.now() < LOOK_SECONDS else 2)
+
+
+@in_virtual_time
+async def test_when_who_asked_first_goes_away_the_others_get_their_answer() -> None:
+    services = World().east
+
+    async def be_slow() -> None:
+        await asyncio.sleep(1.0)
+
+    services.journal.regions = be_slow  # type: ignore[method-assign]
+    first = asyncio.create_task(report_health(services, ask(method="GET")))
+    await asyncio.sleep(0.5)
+    first.cancel()
+
+    assert (await report_health(services, ask(method="GET"))).status_code == 200
+    assert virtual_time.now() == 1.0
+
+
+async def test_who_has_no_key_learns_from_health_how_many_are_missing_and_no_name(
+    world: World,
+) -> None:
+    world.east.missing_places.reasons = {"queue 'secret' of west": "no role"}
+
+    told = document(await report_health(world.east, ask(method="GET")))
+
+    assert told == {"region": "east", "journal": "readable", "missing": 1, "heardSecondsAgo": None}
 
 
 @pytest.mark.parametrize("session", ["a/b", "a%2Fb", "a%2fb", "-", "..", "acc-7", "a b/c%25"])
