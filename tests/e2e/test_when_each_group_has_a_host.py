@@ -1,8 +1,10 @@
 """A host for each function group, as Flex Consumption runs them; idle ones are scaled to zero."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -20,8 +22,9 @@ from tests.e2e.stack import (
     shot,
 )
 from tests.e2e.test_sagas_through_a_regions_death import LINES, ended, is_waiting, shop
+from tests.infra.test_hooks import Azure, azure, hook, run
 
-__all__ = ["shop"]
+__all__ = ["azure", "shop"]
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 TARGET = "FUNCTIONS_TARGET_GROUP"
@@ -29,6 +32,7 @@ GROUPS = (
     "durable",
     *(f"function:{name}" for name in ("receive", "recover", "begin_sagas", "sweep")),
 )
+FEEDS = ("function:recover", "function:begin_sagas")
 GAMES, SHOTS = ("g0", "g1", "g2"), 4
 
 
@@ -85,7 +89,7 @@ async def test_all_work_goes_on_while_idle_groups_are_stopped_and_receivers_die(
 
     # What has nothing to do is scaled to zero; a saga that begins by HTTP needs neither.
     for own in groups.values():
-        for group in ("function:recover", "function:begin_sagas"):
+        for group in FEEDS:
             own[group].stop()
     assert stack.start_saga("west", "plain", lines=LINES)[0] == 202
     assert ended(stack, "east", "plain")["state"] == "completed"
@@ -128,3 +132,43 @@ async def test_all_work_goes_on_while_idle_groups_are_stopped_and_receivers_die(
     )
     entries = stack.entries()
     assert_every_shot_is_told(entries, sent)
+
+
+def test_when_an_idle_app_is_deployed_the_check_waits_for_feeds_that_the_beacon_wakes(
+    groups: dict[str, dict[str, HostProcess]],
+    stack: Stack,
+    azure: Azure,
+    tmp_path: Path,
+) -> None:
+    own = groups["east"]
+
+    def beacons() -> list[str]:
+        found = stack.search("SELECT * FROM c WHERE c.kind = 'beacon'")
+        return [one["_etag"] for one in found if one["id"] == "beacon-east"]
+
+    def status() -> dict[str, Any]:
+        return dict(stack.ask("east", "status")[1]["heartbeats"])
+
+    azure.health = lambda: stack.ask("east", "health")[1]
+    names = [group.partition(":")[2] for group in FEEDS]
+    until(lambda: all(status()[name]["secondsAgo"] is not None for name in names), what="feeds")
+    for group in FEEDS:
+        own[group].stop()
+
+    # Nothing is wrong with them, and yet nobody knows whether those of a new version work.
+    assert [status()[name]["silent"] for name in names] == [False, False]
+    refused, said = run(hook("postdeploy", "east"), azure, tmp_path, LOCKSTEP_CHECK_SECONDS="2")
+    assert refused == 1
+    assert "a feed or a timer was not heard since then" in said
+
+    before = beacons()
+    with ThreadPoolExecutor(1) as checking:
+        seconds = {"LOCKSTEP_CHECK_SECONDS": "50"}
+        checked = checking.submit(run, hook("postdeploy", "east"), azure, tmp_path, **seconds)
+        own["function:sweep"].kill()
+        launch([own["function:sweep"]])
+        until(lambda: beacons() != before, seconds=120, what="the beacon of the new sweep")
+        # The platform starts them for what they have not seen.
+        launch([own[group] for group in FEEDS])
+        passed, said = checked.result()
+    assert (passed, said) == (0, "func-east works.\n")
