@@ -47,6 +47,29 @@ def stand_still(asked: Asked) -> tuple[int, Any]:
     return 200, SESSION if "sessions/" in asked.path else {"standstills": [HALT], "after": None}
 
 
+def test_health_names_what_is_missing_and_what_is_silent_but_not_what_comes_seldom(
+    run: Run,
+) -> None:
+    heard = {
+        "recover": {"secondsAgo": 900.0, "within": 120.0, "silent": False},
+        "begin_sagas": {"secondsAgo": None, "within": 120.0, "silent": True},
+        "compact": {"secondsAgo": None, "within": 1500.0, "silent": True},
+    }
+    status = {"region": "east", "journal": "readable", "missing": {}, "heartbeats": heard}
+
+    with running_app(
+        lambda asked: (200, status) if asked.path == "/api/status" else (404, "")
+    ) as app:
+        silent = run("--url", app.url, "health")
+        status |= {"missing": {"queue 'x' of west": "no role"}, "heartbeats": None}
+        missing = run("--url", app.url, "health")
+
+    assert silent[0] == 0
+    assert "readable  nothing was heard of begin_sagas\n" in silent[1]
+    assert missing[0] == 1
+    assert "readable  queue 'x' of west: no role\n" in missing[1]
+
+
 def test_a_fault_is_shown_with_the_place_where_its_handler_raised(run: Run) -> None:
     raised_at = ["handlers/flights.py:12 in land", "handlers/runways.py:7 in Runway.take"]
     halt = {**HALT, "raised_at": raised_at}
