@@ -61,11 +61,15 @@ DEAD_LETTER_SECONDS_MAX = 10.0
 
 @dataclass(eq=False, repr=False)
 class Namespace:
-    """The clients of one region's namespace, connected on first use."""
+    """The clients of one region's namespace, connected on first use.
+
+    A send that fails in a way that may pass is tried again `retries` times.
+    """
 
     connection_string: str | None
     endpoint: str | None
     client_id: str | None
+    retries: int = RETRIES
 
     def __post_init__(self) -> None:
         # By how often they try again what failed.
@@ -82,7 +86,11 @@ class Namespace:
         """Borrow a sender; one that failed is closed, not given back."""
         async with self.turns[queue]:
             idle = self.idle[queue]
-            sender = idle.pop() if idle else self.open(lambda one: one.get_queue_sender(queue))
+            sender = (
+                idle.pop()
+                if idle
+                else self.open(lambda one: one.get_queue_sender(queue), retries=self.retries)
+            )
             try:
                 yield sender
             except BaseException:
@@ -153,16 +161,31 @@ class ServiceBus:
         One that has no answer after `send_seconds_max` is an unknown outcome as well.
         """
         visible_at = scheduled_time(delay_seconds)
-        copies = [to_service_bus(message, visible_at) for message in messages]
         with self.measured(region, queue, messages), converting(region, queue):
             # The wait for a sender counts as well: others may be waiting for the same silence.
             async with (
                 asyncio.timeout(self.send_seconds_max) as limit,
                 self.namespaces[region].sender(queue) as sender,
             ):
-                for batch in await put_in_batches(sender, copies):
+                for batch in await self.put_in_batches(sender, messages, visible_at):
                     limit.reschedule(asyncio.get_running_loop().time() + self.send_seconds_max)
                     await sender.send_messages(batch)
+
+    async def put_in_batches(
+        self, sender: ServiceBusSender, messages: Sequence[Message], visible_at: datetime | None
+    ) -> Sequence[ServiceBusMessageBatch]:
+        """Return the messages in batches, in order; what no batch takes is raised."""
+        batches = [await sender.create_message_batch()]
+        for message in messages:
+            copy = to_service_bus(message, visible_at)
+            try:
+                batches[-1].add_message(copy)
+            except MessageSizeExceededError:
+                if not len(batches[-1]):
+                    raise
+                batches.append(await sender.create_message_batch())
+                batches[-1].add_message(copy)
+        return batches
 
     @contextmanager
     def measured(self, region: str, queue: str, messages: Sequence[Message]) -> Iterator[None]:
@@ -324,22 +347,6 @@ def to_queued(received: ServiceBusReceivedMessage) -> BrowsedMessage:
         type=str(properties.get(f"{PREFIX}type", "")),
         body=b"".join(received.body) if is_data else b"",
     )
-
-
-async def put_in_batches(
-    sender: ServiceBusSender, copies: Sequence[ServiceBusMessage]
-) -> Sequence[ServiceBusMessageBatch]:
-    """Return the messages in batches, in order; what no batch takes is raised."""
-    batches = [await sender.create_message_batch()]
-    for copy in copies:
-        try:
-            batches[-1].add_message(copy)
-        except MessageSizeExceededError:
-            if not len(batches[-1]):
-                raise
-            batches.append(await sender.create_message_batch())
-            batches[-1].add_message(copy)
-    return batches
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from math import ceil
@@ -103,19 +103,20 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 
     chosen = Settings.read(settings)
     adapters = Adapters.of(chosen)
-    encoding = EncodedBus(chosen.service_bus, adapters.bus)
+    encoding = EncodedBus.of(chosen.service_bus)
     bus = GatheringBus(encoding)
     delivery = replace(adapters.delivery, bus=bus, patience_seconds=PATIENCE_SECONDS)
-    adapters = replace(adapters, delivery=delivery)
-    async with open_producer(chosen, adapters) as producer, AsyncExitStack() as ending:
-        ending.push_async_callback(encoding.close)
-        ending.push_async_callback(bus.close)
+    adapters = replace(adapters, bus=encoding, delivery=delivery)
+    async with open_producer(chosen, adapters) as producer:
 
         async def send(messages: Sequence[Message]) -> SendCounts:
             published = await producer.send(messages)
             return SendCounts(published.sent, published.pending)
 
-        yield send
+        try:
+            yield send
+        finally:
+            await bus.close()
 
 
 class LockstepDataSource(DataSource):
