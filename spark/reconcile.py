@@ -49,9 +49,10 @@ DIFFERENT = 1
 DETAIL_CHARACTERS = 200
 
 DESCRIPTION = """\
-Compare what a source holds with what the journal holds: events that are missing, extra, in a wrong
-session, repeated, out of order, different, or in the source twice. The exit status is 0 if source
-and journal agree, 1 if they differ, 2 if they could not be read. The journal is found by the
+Compare what a source holds with what the journal holds: events that are missing, faulted, waiting
+behind a fault, extra, in a wrong session, repeated, out of order, different, or in the source
+twice. The exit status is 0 if source and journal agree, 1 if there is any such finding, 2 if they
+could not be read. The journal is found by the
 settings Cosmos, LOCKSTEP_DATABASE and LOCKSTEP_JOURNAL. It is read while it may change, so let the
 queues drain first. With a manifest, what the feeds were bound to is expected, and also whatever of
 the source they have not been fed. The journal keeps entries for its retention only; --fed-since and

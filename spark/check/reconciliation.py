@@ -2,7 +2,8 @@
 
 Pure DataFrame functions. The outcome of an event is an entry of the journal that covers the event
 and has ended. An effect is the outcome of a completed entry. The outcome of a faulted or skipped
-entry is no effect; such an event is reported as faulted or skipped, and not as missing.
+entry is no effect; such an event is reported as faulted or skipped, and not as missing. An event
+that is parked in a session that is halted is reported as waiting behind the fault.
 """
 
 from enum import StrEnum
@@ -15,6 +16,7 @@ from spark.schemas import LONG, TEXT, build_schema
 
 COMPLETED = "completed"
 ENDED_WITHOUT_EFFECT = ("faulted", "skipped")
+PARKED = "parked"
 
 # A difference between source and journal: its kind, the event it concerns, and details for people.
 FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, detail=TEXT)
@@ -23,6 +25,7 @@ FINDINGS = build_schema(finding=TEXT, session=TEXT, sequence=LONG, id=TEXT, deta
 class FindingKind(StrEnum):
     MISSING = "missing"
     FAULTED = "faulted or skipped"
+    WAITING = "waiting behind a fault"
     EXTRA = "extra"
     WRONG_SESSION = "wrong session"
     REPEATED = "repeated"
@@ -68,25 +71,32 @@ def count_by_session(events: DataFrame, effects: DataFrame, found: DataFrame) ->
 
 
 def list_processed(entries: DataFrame, group: str) -> DataFrame:
-    """One row for each message of the group that an entry covers, with its place in the journal."""
+    """One row for each message of the group that an entry covers, with its place in the journal.
+
+    `halt` is where the fault is that holds its session now, or null.
+    """
+    position = F.col("id").cast("long")
+    halts = entries.groupBy("session").agg(F.max_by("halt.at", position).alias("halt"))
     each = entries.select(
         "session",
-        F.col("id").cast("long").alias("position"),
+        position.alias("position"),
         "status",
         F.posexplode("identities").alias("place", "message"),
     )
-    return each.where(F.col("message.group") == group).select(
-        "session", "position", "place", "status", "message.id", "message.sequence", "message.digest"
-    )
+    of_group = each.where(F.col("message.group") == group).join(halts, on="session")
+    columns = ("session", "position", "place", "status", "halt")
+    return of_group.select(*columns, "message.id", "message.sequence", "message.digest")
 
 
 def match_outcomes(expected: DataFrame, processed: DataFrame) -> DataFrame:
     """Each event with `outcomes`: those under its id in any session, the first one first.
 
-    Outcomes without an event are in a row whose other columns are null.
+    Outcomes without an event are in a row whose other columns are null. That a message waits behind
+    a fault counts as an outcome.
     """
-    outcome = F.struct("position", "place", "session", "status", "sequence", "digest")
-    ended = processed.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT))
+    outcome = F.struct("position", "place", "session", "status", "sequence", "digest", "halt")
+    waits = (F.col("status") == PARKED) & F.col("halt").isNotNull()
+    ended = processed.where(F.col("status").isin(COMPLETED, *ENDED_WITHOUT_EFFECT) | waits)
     by_id = ended.groupBy("id").agg(F.array_sort(F.collect_list(outcome)).alias("outcomes"))
     matched = expected.join(by_id, on="id", how="full_outer")
     return matched.withColumn("outcomes", F.coalesce("outcomes", F.array()))
@@ -151,11 +161,18 @@ def list_findings() -> Column:
 
 def report_missing(has_no_effect: Column) -> Column:
     """A finding, in an array, if an event has no effect in its session."""
-    ends = F.filter("outcomes", lambda end: ~is_effect(end) & is_in_own_session(end))
-    ended = F.get(ends, F.lit(0))
-    finding = F.when(ended.isNull(), FindingKind.MISSING).otherwise(FindingKind.FAULTED)
-    position = F.concat(ended["status"], F.lit(" "), describe_position(ended))
-    detail = F.when(ended.isNotNull(), position)
+    own = F.filter("outcomes", lambda end: ~is_effect(end) & is_in_own_session(end))
+    has_ended, waits = (
+        F.get(F.filter(own, is_so), F.lit(0))
+        for is_so in (lambda end: end["status"] != PARKED, lambda end: end["status"] == PARKED)
+    )
+    finding = (
+        F.when(has_ended.isNotNull(), FindingKind.FAULTED)
+        .when(waits.isNotNull(), FindingKind.WAITING)
+        .otherwise(FindingKind.MISSING)
+    )
+    holder = F.concat(F.lit(", behind the fault at position "), waits["halt"].cast("string"))
+    detail = F.coalesce(describe_end(has_ended), F.concat(describe_end(waits), holder))
     missing = F.array(build_finding(finding, F.col("session"), F.col("sequence"), detail))
     is_event = F.col("session").isNotNull()
     return F.when(is_event & has_no_effect, missing).otherwise(F.array())
@@ -200,6 +217,10 @@ def build_finding(
         F.col("id").alias("id"),
         detail.alias("detail"),
     )
+
+
+def describe_end(outcome: Column) -> Column:
+    return F.concat(outcome["status"], F.lit(" "), describe_position(outcome))
 
 
 def describe_position(outcome: Column) -> Column:

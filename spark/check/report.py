@@ -19,6 +19,9 @@ MEANINGS = {
     "have drained, <code>replay --missing</code> sends just these events again.",
     FindingKind.FAULTED: "An event reached its session and ended there without an effect. The "
     "session's fault says why, and a person has to resolve it.",
+    FindingKind.WAITING: "An event reached its session, which is halted by a fault, and waits "
+    "there. It takes effect by itself once a person has resolved the fault; sending it again helps "
+    "nothing.",
     FindingKind.EXTRA: "There is an effect under this group's name without an event in the source: "
     "its row was deleted, the mapping is another, or there is another sender.",
     FindingKind.WRONG_SESSION: "An event took effect in a session that is not its own. From its "

@@ -23,7 +23,7 @@ from shared.storage.documents import OF_OLD_RELEASE
 from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import LONG, TEXT, build_schema
 
-QUERY = "SELECT c.session, c.id, c.status, c.identities FROM c WHERE c.kind = 'entry'"
+QUERY = "SELECT c.session, c.id, c.status, c.identities, c.halt FROM c WHERE c.kind = 'entry'"
 JOURNAL_SETTINGS = (
     "Cosmos",
     "Cosmos__accountEndpoint",
@@ -32,8 +32,12 @@ JOURNAL_SETTINGS = (
     "LOCKSTEP_JOURNAL",
 )
 # What is read of the journal's documents of kind `entry`. An id is its position, padded with zeros.
+# While a session is halted, its entries say at which position the fault is.
 IDENTITY = build_schema(id=TEXT, type=TEXT, digest=TEXT, group=TEXT, sequence=LONG)
-ENTRIES = build_schema(session=TEXT, id=TEXT, status=TEXT, identities=ArrayType(IDENTITY))
+HALT = build_schema(at=LONG)
+ENTRIES = build_schema(
+    session=TEXT, id=TEXT, status=TEXT, identities=ArrayType(IDENTITY), halt=HALT
+)
 EXPORTED = StructType([*ENTRIES.fields, *build_schema(kind=TEXT, _ts=LONG).fields])
 
 
@@ -85,7 +89,8 @@ class JournalReader(DataSourceReader):
                     raise Misconfigured(OF_OLD_RELEASE)
                 names = IDENTITY.names
                 identities = [tuple(one.get(name) for name in names) for one in entry["identities"]]
-                yield (entry["session"], entry["id"], entry["status"], identities)
+                halt = (entry["halt"]["at"],) if entry.get("halt") else None
+                yield (entry["session"], entry["id"], entry["status"], identities, halt)
 
 
 def read_journal_settings(
@@ -132,9 +137,9 @@ def keep_newest(documents: DataFrame) -> DataFrame:
     entries = documents.where(F.coalesce("kind", F.lit("entry")) == "entry")
     refused = F.raise_error(F.lit(OF_OLD_RELEASE))
     identities = F.coalesce("identities", refused).alias("identities")
-    version = F.max_by(F.struct("status", identities), F.coalesce("_ts", F.lit(0)))
+    version = F.max_by(F.struct("status", identities, "halt"), F.coalesce("_ts", F.lit(0)))
     return (
         entries.groupBy("session", "id")
         .agg(version.alias("newest"))
-        .select("session", "id", "newest.status", "newest.identities")
+        .select("session", "id", "newest.*")
     )

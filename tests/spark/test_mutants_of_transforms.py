@@ -138,6 +138,10 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         *(reconciliation, "is_out_of_order", BACK, BACK.replace("<", ">")),
         disagreements,
     ),
+    "what is parked waits behind a fault, whether there is one or not": (
+        *(reconciliation, "match_outcomes", 'F.col("halt").isNotNull()', "F.lit(True)"),
+        disagreements,
+    ),
     "an effect is at home in any session": (
         *(reconciliation, "is_in_own_session", 'F.col("session")', 'outcome["session"]'),
         disagreements,

@@ -10,7 +10,8 @@ from spark.read.journal import ENTRIES
 from spark.schemas import EVENTS
 
 type Cover = tuple[str, str, str, str, int]
-type Entry = tuple[str, str, list[Cover]]
+type Halted = tuple[int] | None
+type Entry = tuple[str, str, list[Cover], Halted]
 
 # All numbers but the first.
 R = range(1, 4)
@@ -44,15 +45,17 @@ def cover(number: int, **changes: object) -> Cover:
     return tuple(cells.values())  # type: ignore[return-value]
 
 
-def entry(position: int, *covers: Cover, status: str = "completed") -> Entry:
-    return (f"{position:012d}", status, list(covers))
+def entry(
+    position: int, *covers: Cover, status: str = "completed", halt: int | None = None
+) -> Entry:
+    return (f"{position:012d}", status, list(covers), None if halt is None else (halt,))
 
 
-def in_session(session: str, entry: Entry) -> tuple[str, str, str, list[Cover]]:
+def in_session(session: str, entry: Entry) -> tuple[str, str, str, list[Cover], Halted]:
     """An entry where it stands, its own ids made whole."""
-    position, status, covers = entry
+    position, status, covers, halt = entry
     own = [(session + c[0] if c[0].startswith("/") else c[0], *c[1:]) for c in covers]
-    return (session, position, status, own)
+    return (session, position, status, own, halt)
 
 
 GOOD = [entry(n, cover(n)) for n in range(4)]
@@ -80,6 +83,45 @@ CASES: dict[str, tuple[list[Entry], list[tuple[str, int, str | None]]]] = {
     "an event was skipped": (
         [*GOOD[:3], entry(3, cover(3), status="skipped")],
         [("faulted or skipped", 3, "skipped at position 3")],
+    ),
+    "events wait behind a fault": (
+        [
+            GOOD[0],
+            entry(1, cover(1), status="faulted", halt=1),
+            entry(2, cover(3), status="parked", halt=1),
+        ],
+        [
+            ("faulted or skipped", 1, "faulted at position 1"),
+            ("missing", 2, None),
+            ("waiting behind a fault", 3, "parked at position 2, behind the fault at position 1"),
+        ],
+    ),
+    "what was parked is lost after its fault was resolved": (
+        [
+            GOOD[0],
+            entry(1, cover(1), status="faulted", halt=1),
+            entry(2, cover(2), status="parked", halt=1),
+            entry(3, cover(1)),
+            entry(4, cover(2)),
+            entry(10, cover(0, id="r-0", group="repairs")),
+        ],
+        [("missing", 3, None)],
+    ),
+    "what was parked without a fault waits for nobody": (
+        [*GOOD[:2], entry(2, cover(3), status="parked")],
+        [("missing", 2, None), ("missing", 3, None)],
+    ),
+    "what waited was skipped by a person": (
+        [
+            *GOOD[:2],
+            entry(2, cover(2), status="faulted", halt=2),
+            entry(3, cover(3), status="parked", halt=2),
+            entry(4, cover(3), status="skipped", halt=2),
+        ],
+        [
+            ("faulted or skipped", 2, "faulted at position 2"),
+            ("faulted or skipped", 3, "skipped at position 4"),
+        ],
     ),
     "an effect nobody sent": (
         [*GOOD, entry(4, cover(3, id="stranger", sequence=4))],

@@ -96,6 +96,7 @@ def test_what_is_amiss_is_reported_by_session_and_only_that(
     assert counted == [
         "1 missing",
         "0 faulted or skipped",
+        "0 waiting behind a fault",
         "0 extra",
         "0 wrong session",
         "0 repeated",

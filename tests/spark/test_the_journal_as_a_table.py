@@ -60,9 +60,11 @@ def test_every_partition_is_read_and_every_entry_comes_once(
         document: dict[str, Any] = {"id": f"{n:012d}", "tail": session, "kind": "entry"}
         document |= {"session": session}
         document |= {"status": "completed", "identities": [COVER | (NUMBER if n else {})]}
+        document |= {"halt": {"at": n, **NUMBER}} if n % 2 else {}
         divided.create_item(document)
         divided.create_item({"id": "genesis", "tail": session, "kind": "genesis"})
-        expected.add((session, f"{n:012d}", "completed", ("bank", 7) if n else (None, None)))
+        number, halt = ("bank", 7) if n else (None, None), (n,) if n % 2 else None
+        expected.add((session, f"{n:012d}", "completed", number, halt))
     reader = JournalReader(read_journal_settings(settings(account)))
 
     parts = [list(reader.read(partition)) for partition in reader.partitions()]
@@ -73,7 +75,7 @@ def test_every_partition_is_read_and_every_entry_comes_once(
     assert len(rows) == 60
     assert {len(row) for row in rows} == {len(ENTRIES.fields)}
     assert {len(cover) for row in rows for cover in row[3]} == {len(IDENTITY.fields)}
-    assert {(s, i, status, cover[3:]) for s, i, status, (cover,) in rows} == expected
+    assert {(s, i, status, cover[3:], halt) for s, i, status, (cover,), halt in rows} == expected
 
 
 def test_an_entry_of_an_older_release_is_refused_by_name(
