@@ -108,6 +108,9 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
     add("--why", metavar="TEXT", help="with --set-aside, the reason")
     lanes = "in how many parts the events are sent, each by a task (default: one for each "
     lanes += f"{EVENTS_A_LANE:,} events, {LANES_MAX} at most)"
+    app = "with --dry-run, the folder with function_app.py whose handlers are asked whether they "
+    app += "take these types and sessions (default: this folder, if it is one)"
+    add("--app", metavar="DIR", help=app)
     add("--lanes", type=parse_whole_number, metavar="N", help=lanes)
 
 
@@ -133,6 +136,8 @@ def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:
         parser.error("--who and --why would have no effect without --set-aside")
     if chosen.set_aside and not (chosen.who and chosen.why):
         parser.error("--set-aside needs --who and --why")
+    if chosen.app and not chosen.dry_run:
+        parser.error("--app would have no effect without --dry-run")
     if chosen.set_aside and chosen.dry_run:
         parser.error("--set-aside has no effect in a dry run")
 
@@ -203,6 +208,8 @@ def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
     document = asdict(rows) | asdict(sending.counts) | {"seconds": round(seconds, 1)}
     if sending.standings:
         document["standings"] = sending.standings
+    if result.unhandled:
+        document["unhandled"] = [asdict(each) for each in result.unhandled]
     if chosen.manifest:
         document["resumed"] = sending.resumed
     if chosen.summary is not None:
@@ -212,6 +219,11 @@ def print_result(result: FeedResult, seconds: float, chosen: Namespace) -> None:
         f"{sum(rows.rejects.values())} rows rejected",
         *(f"  {count} {reason}" for reason, count in rows.rejects.items()),
         *(f"{count} {standing}" for standing, count in sending.standings.items()),
+        *(
+            f"{each.events} events of type {each.type!r} in {each.sessions} sessions would be "
+            f"faults: {each.why}"
+            for each in result.unhandled
+        ),
         *([f"{sending.resumed} resumed from an unfinished run"] if sending.resumed else []),
         f"{sending.counts.sent} sent, {sending.counts.pending} copies pending, {seconds:.1f} s",
     ]

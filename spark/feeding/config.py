@@ -55,11 +55,12 @@ class FeedConfig:
     `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
     stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
     send. `set_aside` is an unfinished run of the group that is not tried again: `who` decides that,
-    and `why`. `settings` are app settings over those that are in the environment when the feed
-    begins.
+    and `why`. `app` is the folder of the app whose handlers a dry run asks whether they take what
+    would be sent (without it the working folder, if it holds an app). `settings` are app settings
+    over those that are in the environment when the feed begins.
 
     Raises InvalidOptions for a group that cannot be one, and for a field that has no effect without
-    a manifest.
+    a manifest or a dry run.
     """
 
     group: str
@@ -77,6 +78,7 @@ class FeedConfig:
     batch: int = ROWS_MAX_DEFAULT
     lanes: int | None = None
     dry_run: bool = False
+    app: str | None = None
     # Connection strings may be among them.
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -91,5 +93,7 @@ class FeedConfig:
         }
         if self.manifest is None and (found := [name for name in given if given[name]]):
             raise InvalidOptions(f"{', '.join(found)} would have no effect without a manifest")
+        if self.app is not None and not self.dry_run:
+            raise InvalidOptions("app would have no effect without dry_run")
         if self.set_aside is not None and not (self.who.strip() and self.why.strip()):
             raise InvalidOptions("somebody sets a run aside, for a reason: give who and why")

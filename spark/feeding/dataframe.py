@@ -13,6 +13,7 @@ from spark.feeding.incremental import IncrementalFeed, SendResult
 from spark.feeding.judging import ChangePolicies, Standing, judge_as_new, plan_events
 from spark.feeding.manifest import Manifest
 from spark.feeding.rejects import RowCounts, account_for_rows, reject_unsendable
+from spark.feeding.unhandled import Unhandled, look_for_unhandled
 from spark.job.console import JobConsole
 from spark.job.runtime import require_driver
 from spark.job.settings import read_app_settings
@@ -27,11 +28,15 @@ SILENT = JobConsole(JOB, is_quiet=True)
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
+    """What became of the rows, what was sent, and in a dry run what no handler of the app takes."""
+
     rows: RowCounts = field(default_factory=RowCounts)
     sending: SendResult = field(default_factory=SendResult)
+    unhandled: tuple[Unhandled, ...] = ()
 
     def __add__(self, other: "FeedResult") -> "FeedResult":
-        return FeedResult(self.rows + other.rows, self.sending + other.sending)
+        unhandled = self.unhandled + other.unhandled
+        return FeedResult(self.rows + other.rows, self.sending + other.sending, unhandled)
 
 
 def feed(
@@ -94,18 +99,21 @@ def feed_facts(
     console.log(f"validating rows; rejected ones go to {options.rejects}")
     with console.show_progress("validating"):
         counts = account_for_rows(source, options.rejects, replace=is_batch)
+    unhandled: tuple[Unhandled, ...] = ()
+    if options.dry_run:
+        unhandled = look_for_unhandled(source.facts, options.app, console)
     writer = EventWriter(options.rate, options.batch, lanes=options.lanes)
     if options.settings:
         writer = replace(writer, settings=options.settings)
     if options.manifest:
         manifest = Manifest(source.facts.sparkSession, options.manifest)
         by_manifest = IncrementalFeed(manifest, options, writer, console)
-        return FeedResult(counts, by_manifest.run(source, counts))
+        return FeedResult(counts, by_manifest.run(source, counts), unhandled)
     classified, policies = judge_as_new(source.facts), ChangePolicies()
     rejects = None if options.dry_run else options.rejects
     reject = partial(reject_unsendable, classified, options.group, policies, rejects, console)
     if options.dry_run:
-        return FeedResult(counts, SendResult(name_unsendable(reject())))
+        return FeedResult(counts, SendResult(name_unsendable(reject())), unhandled)
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))
     events = plan_events(classified, options.group, policies)
     with console.show_progress("sending", counts.events) as display:
