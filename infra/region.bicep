@@ -446,6 +446,7 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_HANDLER_SECONDS: '60'
     LOCKSTEP_WINDOW_DAYS: '7'
     LOCKSTEP_RETENTION_DAYS: '7'
+    LOCKSTEP_KEEP_INPUTS: 'no'
     LOCKSTEP_PREFERENCE: 'first'
     LOCKSTEP_UNNUMBERED_ORDER: 'any'
     LOCKSTEP_COMPACT_SCHEDULE: '0 */10 * * * *'

@@ -100,6 +100,11 @@ SETTINGS = (
     Setting("LOCKSTEP_WINDOW_DAYS", "how long un-numbered messages are remembered", "7"),
     Setting("LOCKSTEP_RETENTION_DAYS", "how old an entry is before it may be compacted", "7"),
     Setting(
+        "LOCKSTEP_KEEP_INPUTS",
+        "yes: entries keep the whole messages that handlers took, for an archive; no: they do not",
+        "no",
+    ),
+    Setting(
         "LOCKSTEP_PREFERENCE",
         "first: one region leads; spread: each session has its own; spread:REGION=WEIGHT,...: a"
         " share of the sessions for each region, by weights from 0 to 1000, alike in all apps",
@@ -209,6 +214,7 @@ class Settings:
     handler_seconds: float
     window_days: float
     retention_days: float
+    keeps_inputs: bool
     affinity: bool
     weights: Mapping[str, float]
     cosmos_locations: tuple[str, ...]
@@ -273,6 +279,7 @@ class Settings:
             handler_seconds=read_number(values, "LOCKSTEP_HANDLER_SECONDS", least=1),
             window_days=window,
             retention_days=retention,
+            keeps_inputs=choice(values, "LOCKSTEP_KEEP_INPUTS", "no", "yes") == "yes",
             affinity=affinity,
             weights=weights,
             cosmos_locations=names(values, "LOCKSTEP_COSMOS_LOCATIONS"),

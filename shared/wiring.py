@@ -113,6 +113,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         handler_seconds=settings.handler_seconds,
         window_seconds=settings.window_days * DAY_SECONDS,
         retention_seconds=settings.retention_days * DAY_SECONDS,
+        keeps_inputs=settings.keeps_inputs,
         reply_queues=settings.reply_queues,
         input_topics=settings.input_topics,
     )

@@ -338,8 +338,9 @@ class Handler:
     say it. `id_from` is for senders that can set no id: the field of the body's JSON that is the
     message's id, or a function of the JSON that gives it. `is_ours` says that its code is not the
     application's but Lockstep's own, which ends no worker. A session that had a message of the
-    type ends by itself once nothing has come for it for as long as `ends_after`. Raises ValueError
-    for what cannot work.
+    type ends by itself once nothing has come for it for as long as `ends_after`. Where the app
+    keeps what handlers took, it does so without the bodies of a type that is not `archived`. Raises
+    ValueError for what cannot work.
     """
 
     message_type: str
@@ -356,6 +357,7 @@ class Handler:
     lag: timedelta | None = None
     id_from: IdFrom | None = None
     ends_after: timedelta | None = None
+    archived: bool = True
     is_ours: bool = False
 
     def __post_init__(self) -> None:
@@ -427,6 +429,7 @@ class Handlers:
         lag: timedelta | None = None,
         id_from: IdFrom | None = None,
         ends_after: timedelta | None = None,
+        archived: bool = True,
     ) -> Callable[[H], H]:
         """Decorate a function as the handler of a type.
 
@@ -435,7 +438,8 @@ class Handlers:
         patterns for a session of these, unless it has the same state model or none. With `answer`
         the handler answers with this model, or not at all, and the API says so. `delay`,
         `dispatch`, `lag` and `id_from` are those of Handler. With `ends_after` sessions that had a
-        message of the type end after so long a silence. Raises ValueError for a second handler of
+        message of the type end after so long a silence. With `archived` false no archive has the
+        bodies of the type's messages. Raises ValueError for a second handler of
         the type, and for what can never work: a function of other parameters, one that is async
         and pure, or a state model without defaults.
         """
@@ -454,6 +458,7 @@ class Handlers:
                 lag,
                 id_from,
                 ends_after,
+                archived,
             )
             self.add(Handler(message_type, declared, body, handle, *own))
             return handle
@@ -513,6 +518,11 @@ class Handlers:
         known = (self.by_type[name].lag for name in types if name in self.by_type)
         lags = [usual if lag is None else lag.total_seconds() for lag in known]
         return max(lags, default=usual)
+
+    def archives(self, message_type: str) -> bool:
+        """Say whether an archive may have the bodies of a type, as one without a handler does."""
+        handler = self.by_type.get(message_type)
+        return handler is None or handler.archived
 
     def kind_of(self, message_type: str) -> Kind:
         """The kind of a type's handler; a type without one is pure: it becomes a fault."""

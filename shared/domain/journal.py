@@ -204,6 +204,14 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptInput:
+    """A message that a handler took, whole, and what the handler looked up once for it."""
+
+    message: Message
+    captured: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One step of a session: the messages it processed, and everything that is true after it.
 
@@ -221,16 +229,18 @@ class Entry:
     own outputs must not reach them first. `parked` counts, by producer group, the messages that
     wait beside the journal; `from_parked` says that all of this entry's were. `message` is the
     whole message where it is still needed: claimed, parked, faulted, or to be run again for its
-    outputs. `raised_at` is where the handler of a fault raised: frames without values. `captured`
-    is what the handler looked up once. `reminders` are the ids of the scheduled outputs that were
-    not taken yet, by the names under which they can be cancelled. `lease` is there while the entry
-    is a claim. `answer` is what the handler answered to whoever asked. `alert` is why
-    the handler asked for a person, and `closed` who took note of what the entry asked for.
-    `state_bytes` is about the size of the state as JSON, where it is known; it is not stored.
-    `is_ended` says that the session takes nothing new from this entry on. `silence` is after how
-    many seconds without another entry the session ends by itself. `quiet` is for how many it was
-    looked after since it was made, or since the ledgers of an ended session give no number any
-    more; only compaction writes it.
+    outputs. `inputs` are the messages that its handlers took, beside their identities, where the
+    settings have them kept: None stands for one that is kept without its body, and there are none
+    where `message` says it all. `raised_at` is where the handler of a fault raised: frames without
+    values. `captured` is what the handler looked up once. `reminders` are the ids of the scheduled
+    outputs that were not taken yet, by the names under which they can be cancelled. `lease` is
+    there while the entry is a claim. `answer` is what the handler answered to whoever asked.
+    `alert` is why the handler asked for a person, and `closed` who took note of what the entry
+    asked for. `state_bytes` is about the size of the state as JSON, where it is known; it is not
+    stored. `is_ended` says that the session takes nothing new from this entry on. `silence` is
+    after how many seconds without another entry the session ends by itself. `quiet` is for how many
+    it was looked after since it was made, or since the ledgers of an ended session give no number
+    any more; only compaction writes it.
     """
 
     session: str
@@ -249,6 +259,7 @@ class Entry:
     from_parked: bool = False
     halt: Halt | None = None
     message: Message | None = None
+    inputs: tuple[KeptInput | None, ...] = ()
     reason: str | None = None
     raised_at: tuple[str, ...] = ()
     resolution: Resolution | None = None
@@ -274,6 +285,13 @@ class Entry:
         is_halting = self.halt is not None and self.halt.at == self.position
         is_refused = bool(self.outbox.refused) and not is_halting
         return self.closed is None and (self.alert is not None or is_refused)
+
+    @property
+    def taken(self) -> tuple[KeptInput | None, ...]:
+        """Return what its handlers took, beside its identities; None for what is not kept."""
+        if self.inputs or self.message is None:
+            return self.inputs or (None,) * len(self.identities)
+        return (KeptInput(self.message, self.captured),)
 
 
 def lagging_regions(head: Entry | None) -> tuple[str, ...]:

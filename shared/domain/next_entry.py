@@ -17,6 +17,7 @@ from shared.domain.journal import (
     EvictedCursor,
     Halt,
     Json,
+    KeptInput,
     Lease,
     MessageIdentity,
     ModelVersion,
@@ -215,12 +216,25 @@ def fold(first: Entry, second: Entry) -> Entry:
         second,
         position=first.position,
         identities=keep_answers(first) + keep_answers(second),
+        inputs=first.inputs + second.inputs,
         answer=None,
         attempt=first.attempt,
         lagging=first.lagging,
         outbox=outbox,
         alert=second.alert or first.alert,
     )
+
+
+def keep_input(entry: Entry, kept: KeptInput, *, is_whole: bool) -> Entry:
+    """An entry of one message that keeps it for good, or says that its body is not to be kept."""
+    if is_whole and entry.message is not None:
+        return entry
+    return replace(entry, inputs=(kept if is_whole else None,))
+
+
+def leave_inputs_out(entry: Entry) -> Entry:
+    """The entry without the bodies of what its handlers took, which did not fit beside the rest."""
+    return replace(entry, inputs=(None,) * len(entry.inputs))
 
 
 def keep_answers(entry: Entry) -> tuple[MessageIdentity, ...]:

@@ -115,7 +115,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     duplicates = Duplicates(journal)
     parking = Parking(worker, dispatcher, duplicates)
     outputs = Outputs(dispatcher)
-    folder = Folder(handlers, delivery.regions, policy.pure_seconds)
+    folder = Folder(handlers, delivery.regions, policy)
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery, consumer.consume)
     ingest = Ingest(producer)

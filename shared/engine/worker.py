@@ -84,6 +84,7 @@ class Policy:
     `retention_seconds` how old an entry is before it may be compacted, `handler_seconds` how long
     one run of a handler may take, and `copies_seconds` how long a queue may keep a copy of a
     message, so that a session which has ended is there for as long.
+    With `keeps_inputs` entries keep the whole messages that their handlers took.
     `reply_queues` are the queues that senders may ask answers to, and `input_topics` those topics
     of which a subscription forwards to the app's own queue.
     """
@@ -97,6 +98,7 @@ class Policy:
     retention_seconds: float = 7 * 24 * 3600.0
     handler_seconds: float = 60.0
     copies_seconds: float = 14 * 24 * 3600.0
+    keeps_inputs: bool = False
     reply_queues: frozenset[str] = frozenset()
     input_topics: tuple[str, ...] = ()
 
@@ -228,6 +230,9 @@ class Worker:
             self.head_bytes -= before.size
         if head is None:
             return
+        if head.inputs:
+            # They are kept for an archive, and no next entry is made of them.
+            head = replace(head, inputs=())
         size = HEAD_OVERHEAD_BYTES + CURSOR_BYTES * len(head.cursors)
         if head.state is not None:
             # Whoever ran the handler knows the state's size; one read from the store is measured.

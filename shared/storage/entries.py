@@ -16,6 +16,7 @@ from shared.domain.journal import (
     Entry,
     EvictedCursor,
     Halt,
+    KeptInput,
     Lease,
     Marker,
     MessageIdentity,
@@ -175,6 +176,7 @@ def encode_entry(entry: Entry) -> Document:
         "reminders": dict(entry.reminders),
         "alert": entry.alert,
         "message": encode_kept(entry.message) if entry.message and not is_parked else None,
+        "inputs": [one and encode_input(one) for one in entry.inputs],
         "halt": halt and {"at": halt.at, **asdict(halt.number)},
         "resolution": entry.resolution and asdict(entry.resolution),
         "answer": dict(entry.answer or {}),
@@ -236,6 +238,10 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         from_parked=document.get("from_parked", False),
         halt=Halt(halt["at"], decode_number(halt)) if halt else None,
         message=decode_kept(message) if message else None,
+        inputs=tuple(
+            one and KeptInput(decode_kept(one), one.get("captured", {}))
+            for one in document.get("inputs", ())
+        ),
         reason=document.get("reason"),
         raised_at=tuple(document.get("raised_at", ())),
         resolution=Resolution(**resolution) if resolution else None,
@@ -303,6 +309,11 @@ def encode_identity(identity: MessageIdentity) -> Document:
     if identity.answer:
         named["answer"] = dict(identity.answer)
     return named
+
+
+def encode_input(kept: KeptInput) -> Document:
+    document = encode_kept(kept.message)
+    return document | ({"captured": dict(kept.captured)} if kept.captured else {})
 
 
 def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:

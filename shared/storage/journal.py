@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from shared.domain.errors import TooLarge
+from shared.domain.errors import NotStorable, TooLarge
 from shared.domain.journal import (
     Entry,
     EvictedCursor,
@@ -20,6 +20,7 @@ from shared.domain.journal import (
     Resolution,
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
+from shared.domain.next_entry import leave_inputs_out
 from shared.domain.outbox import (
     NO_OUTBOX,
     Delivered,
@@ -178,7 +179,13 @@ class Journal:
         that exists. Raises NotStorable for what the store does not take.
         """
         operations = append_operations(entry, encode_entry(entry), carried)
-        result, _ = await self.container.write(entry.session, operations)
+        try:
+            result, _ = await self.container.write(entry.session, operations)
+        except NotStorable:
+            if not any(entry.inputs):
+                raise
+            # What is kept for an archive must not make a fault of a message.
+            return await self.append(leave_inputs_out(entry), carried)
         return result
 
     async def replace(
@@ -193,7 +200,12 @@ class Journal:
         CREATED, or TAKEN if the version is another. Raises NotStorable.
         """
         operations = replace_operations(entry, version, carried, waiting)
-        result, _ = await self.container.write(entry.session, operations)
+        try:
+            result, _ = await self.container.write(entry.session, operations)
+        except NotStorable:
+            if not any(entry.inputs):
+                raise
+            return await self.replace(leave_inputs_out(entry), version, carried, waiting)
         return result
 
     async def parked(self, session: str, number: Number) -> Message | None:

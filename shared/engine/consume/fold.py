@@ -10,13 +10,14 @@ from dataclasses import replace
 from shared.domain import next_entry
 from shared.domain.decision import Proceed, decide
 from shared.domain.handler import HandlerInput, Handlers, Kind
-from shared.domain.journal import ARRIVALS, Entry
+from shared.domain.journal import ARRIVALS, Entry, KeptInput
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.producer import HTTP_SOURCE
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.handle.handle import run_pure
+from shared.engine.worker import Policy
 from shared.storage.limits import fits_entry
 
 # So that what an entry keeps of its messages stays small beside its state.
@@ -29,10 +30,11 @@ EVICTED_MAX = 60
 class Folder:
     """Folds messages for one application's handlers; outputs are for these regions."""
 
-    def __init__(self, handlers: Handlers, regions: tuple[str, ...], pure_seconds: float) -> None:
+    def __init__(self, handlers: Handlers, regions: tuple[str, ...], policy: Policy) -> None:
         self.handlers = handlers
         self.regions = regions
-        self.pure_seconds = pure_seconds
+        self.pure_seconds = policy.pure_seconds
+        self.keeps_inputs = policy.keeps_inputs
 
     def fold(
         self, made_from: EntryInput, messages: Sequence[Message], given: HandlerInput
@@ -64,6 +66,7 @@ class Folder:
             markers = sum(one.number.group == ARRIVALS for one in entry.identities)
             if (
                 not fits_entry(entry.outbox.messages)
+                or (folded and not fits_entry([one.message for one in entry.inputs if one]))
                 or not keeps_cursors(head, entry)
                 or markers > MARKERS_MAX
             ):
@@ -102,7 +105,11 @@ class Folder:
             return None
         # Those of a deterministic handler are kept as well: a fold has no one message to run again.
         outbox = Outbox(result.batches, self.regions) if result.batches else NO_OUTBOX
-        return next_entry.complete(next_entry.open_entry(made_from), result, outbox)
+        entry = next_entry.complete(next_entry.open_entry(made_from), result, outbox)
+        if self.keeps_inputs:
+            kept = KeptInput(message, result.captured)
+            entry = next_entry.keep_input(entry, kept, is_whole=handler.archived)
+        return entry
 
 
 def lacks_cursor(head: Entry | None, message: Message) -> bool:

@@ -46,7 +46,7 @@ from shared.domain.handler import (
     StateModel,
     require_storable,
 )
-from shared.domain.journal import Entry, Json, ModelVersion, Produced, Status
+from shared.domain.journal import Entry, Json, KeptInput, ModelVersion, Produced, Status
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message, Number, derive_id
 from shared.domain.outbox import (
     ERRORS,
@@ -124,6 +124,7 @@ class HandlerRunner:
         self.pure_seconds = worker.policy.pure_seconds
         self.threads = HandlerThreads()
         self.reply_queues = worker.policy.reply_queues
+        self.keeps_inputs = worker.policy.keeps_inputs
         self.regions = regions
 
     async def run(self, opened: Entry, message: Message, given: HandlerInput) -> Ending:
@@ -238,6 +239,10 @@ class HandlerRunner:
             staged = tuple(split_outputs(result.batches))
             outbox = outbox.kept_at(Staged(opened.attempt.id, len(staged)))
         entry = next_entry.complete(opened, result, outbox)
+        if self.keeps_inputs:
+            kept = KeptInput(message_in(opened), result.captured)
+            is_whole = self.handlers.archives(kept.message.type)
+            entry = next_entry.keep_input(entry, kept, is_whole=is_whole)
         if entry.state_apart:
             entry = next_entry.shorten_state(entry)
         return Ending(entry, result.batches, staged)
@@ -261,6 +266,9 @@ class HandlerRunner:
             outbox=outbox,
             halts=halts and not is_strange,
         )
+        if self.keeps_inputs:
+            is_whole = self.handlers.archives(message.type)
+            entry = next_entry.keep_input(entry, KeptInput(message), is_whole=is_whole)
         return Ending(replace(entry, alert=reason if is_strange else None), outbox.batches)
 
     def address_fault(self, message: Message, reason: str, raised_at: tuple[str, ...]) -> Outbox:
