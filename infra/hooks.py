@@ -32,8 +32,9 @@ BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
 # A role is shown at once and honoured later. In reports of azure-dev #8026 a minute was enough;
 # Azure promises no more than ten.
 ROLE_SECONDS = 180.0
-# How long the app has to work, before and again after a restart. A cold start takes a minute or so.
-CHECK_SECONDS = 180.0
+# How long the app has to work, before and again after a restart. A cold start takes a minute or so,
+# and feeds start only when the sweep has given them something to see.
+CHECK_SECONDS = 300.0
 POLL_SECONDS = 5.0
 
 

@@ -21,6 +21,7 @@ from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy
 from shared.ports import DeadLetter
+from shared.storage.journal import REGIONS_SESSION
 from shared.testkit.given import SENT_AT
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, ProcessKilled
 from shared.testkit.memory import MemoryJournal
@@ -108,6 +109,19 @@ async def test_nothing_is_left_after_window_and_retention(world: World) -> None:
     world.journal.fault_plan.calls.clear()
     await world.east.compactor.compact()
     assert dict(world.journal.fault_plan.calls) == {"sessions": 2}
+
+
+async def test_when_the_session_is_named_as_the_list_of_regions_the_list_and_beacons_stay(
+    world: World,
+) -> None:
+    for region in REGIONS:
+        await world.journal.light_beacon(region)
+    await send(world, draft("last", 2, "account.close"), session=REGIONS_SESSION)
+    assert len(kept(world, REGIONS_SESSION)) > 3
+
+    await pass_days(world, REMOVED_DAYS)
+
+    assert kept(world, REGIONS_SESSION) == ["beacon-east", "beacon-west", "regions"]
 
 
 async def test_when_the_name_is_used_again_it_is_another_session(world: World) -> None:
