@@ -176,7 +176,7 @@ def test_a_package_is_made_by_the_checkouts_python_and_without_one_nothing_is_pu
     azure: Azure, tmp_path: Path, python: str | None, status: int, said: str
 ) -> None:
     (tmp_path / "infra").mkdir()
-    hooks = shutil.copy(INFRA / "hooks.py", tmp_path / "infra")
+    hooks = str(shutil.copy(INFRA / "hooks.py", tmp_path / "infra"))
     if python:
         stand_in = tmp_path / ".venv/bin/python"
         stand_in.parent.mkdir(parents=True)

@@ -55,7 +55,8 @@ def test_health_names_what_is_missing_and_what_is_silent_but_not_what_comes_seld
         "begin_sagas": {"secondsAgo": None, "within": 120.0, "silent": True},
         "compact": {"secondsAgo": None, "within": 1500.0, "silent": True},
     }
-    status = {"region": "east", "journal": "readable", "missing": {}, "heartbeats": heard}
+    status: dict[str, Any] = {"region": "east", "journal": "readable", "missing": {}}
+    status["heartbeats"] = heard
 
     with running_app(
         lambda asked: (200, status) if asked.path == "/api/status" else (404, "")
