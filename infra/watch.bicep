@@ -118,6 +118,14 @@ var regionSymptoms = [
     threshold: 0
   }
   {
+    symptom: 'The archive has stopped'
+    severity: 2
+    query: 'AppTraces | where Message has "nothing was archived" | project TimeGenerated, Value = 1'
+    aggregation: 'Total'
+    operator: 'GreaterThan'
+    threshold: 0
+  }
+  {
     symptom: 'A session does not move and is not halted'
     severity: 3
     query: 'AppMetrics | where Name == "lockstep.takeovers" | project TimeGenerated, Value = Sum'

@@ -63,6 +63,9 @@ PENDING_SESSIONS = gauge(
 PENDING_SECONDS = gauge("pending.age", "s", "how long the oldest of these outputs waits")
 GAP_SESSIONS = gauge("gap.sessions", "{session}", "sessions with parked messages, at a sweep")
 GAP_SECONDS = gauge("gap.age", "s", "how long the oldest of these sessions waits")
+ARCHIVE_SECONDS = gauge(
+    "archive.age", "s", "for how long no archive has what was written, at a compaction"
+)
 SILENCE_SECONDS = gauge("region.silence", "s", "how long ago another region was heard", "of")
 
 MEASURES = (
@@ -85,6 +88,7 @@ MEASURES = (
     PENDING_SECONDS,
     GAP_SESSIONS,
     GAP_SECONDS,
+    ARCHIVE_SECONDS,
     SILENCE_SECONDS,
 )
 

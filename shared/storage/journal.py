@@ -7,6 +7,7 @@ happened) and, where it writes, OutcomeUnknown (it may have happened, or may sti
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
+from math import inf
 from typing import Any
 
 from shared.domain.errors import NotStorable, TooLarge
@@ -52,6 +53,7 @@ from shared.ports import (
     WriteResult,
 )
 from shared.storage import queries
+from shared.storage.archive import ARCHIVE_ID, ARCHIVE_KIND, decode_archive_record
 from shared.storage.documents import (
     VERSION_FIELD,
     blocked_key,
@@ -448,6 +450,16 @@ class Journal:
         beacon = {"id": f"beacon-{region}", "session": REGIONS_SESSION, "kind": "beacon"}
         await self.container.write(REGIONS_SESSION, [UpsertDocument(beacon)])
 
+    async def archive_age(self) -> float:
+        """Return for how many seconds no archive has what was written: one read.
+
+        It is infinite where none was made.
+        """
+        clock = StoreClock()
+        document = await self.container.read(REGIONS_SESSION, ARCHIVE_ID, clock=clock)
+        until = decode_archive_record(document).until if document else 0
+        return clock.seconds - until if until else inf
+
     # What sweeps, compaction and operators look for.
 
     async def has_work(self, region: str) -> bool:
@@ -608,7 +620,7 @@ class Journal:
         """
         session, newest = stored.entry.session, position_id(stored.entry.position)
         found = await self.container.find(queries.partition_query(session))
-        own = (d for d in found if d["kind"] not in ("regions", "beacon"))
+        own = (d for d in found if d["kind"] not in ("regions", "beacon", ARCHIVE_KIND))
         found = sorted(own, key=lambda d: str(d["id"]))
         for document in found:
             is_newer = document["kind"] == "entry" and document["id"] > newest

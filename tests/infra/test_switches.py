@@ -253,6 +253,7 @@ def test_alerts_wait_for_words_that_the_app_logs() -> None:
         "functions/triggers/recover.py",
         "functions/triggers/sagas.py",
         "shared/engine/operate/heartbeats.py",
+        "shared/engine/operate/compact.py",
     )
     source = "".join((ROOT / place).read_text(encoding="utf-8") for place in places)
     # The one line that is put together.
@@ -263,7 +264,7 @@ def test_alerts_wait_for_words_that_the_app_logs() -> None:
 
     words = re.findall(r'Message !?has "(.+?)"', traces)
 
-    assert len(words) == 5
+    assert len(words) == 6
     assert [one for one in words if one not in logged] == []
 
 

@@ -9,6 +9,8 @@ retention, its ledgers give no further number; and when nothing has come for it 
 queue may keep a copy, all that is left goes in one batch. A session whose handlers say that silence
 ends it is ended here, too. Why that is sound is written in docs/adr (0086).
 
+Where entries keep what their handlers took, nothing goes that the archive does not have.
+
 The regions share the sessions by name. What one of them has not done for a day, the others do.
 """
 
@@ -17,11 +19,13 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 
 from shared.domain import next_entry
 from shared.domain.decision import cursor_of
 from shared.domain.errors import LockstepError
 from shared.domain.journal import ARRIVALS, Entry, Status
+from shared.domain.measures import ARCHIVE_SECONDS
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, home_region
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import PendingOutbox, Rerun
@@ -92,6 +96,8 @@ class Compactor:
         self.clock = worker.clock
         self.region = worker.owner.region
         self.retention_seconds = worker.policy.retention_seconds
+        # What is younger is not in the archive, where there has to be one.
+        self.unarchived_seconds = 0.0
         self.copies_seconds = worker.policy.copies_seconds
         self.regions = regions
         self.failed = FailedSessions()
@@ -101,6 +107,8 @@ class Compactor:
 
         Raises Unavailable when the journal cannot be searched.
         """
+        if self.worker.policy.keeps_inputs:
+            await self.wait_for_archive()
         stop_at = self.clock.now() + RUN_SECONDS
         slots = asyncio.Semaphore(SESSIONS_AT_ONCE)
         removed: list[int | None] = []
@@ -114,6 +122,22 @@ class Compactor:
             sessions = [one for one in await self.find_sessions() if one not in seen]
         await self.remove_left_ledgers()
         return Compacted(sum(count or 0 for count in removed), removed.count(None))
+
+    async def wait_for_archive(self) -> None:
+        """Let this run remove only what the archive has. Raises Unavailable."""
+        age, retention = await self.journal.archive_age(), self.worker.policy.retention_seconds
+        # What was written since the archive was complete stays too young for as long as a run can
+        # take: the host ends it after five minutes.
+        self.unarchived_seconds = age + 2 * RUN_SECONDS
+        self.retention_seconds = max(retention, self.unarchived_seconds)
+        if self.worker.telemetry is not None and age < inf:
+            self.worker.telemetry.add(ARCHIVE_SECONDS, age)
+        if age > retention:
+            since = "ever" if age == inf else f"for {age / DAY_SECONDS:.1f} days"
+            # An alert waits for these words.
+            log.error(
+                "nothing was archived %s: the journal keeps all that the archive lacks", since
+            )
 
     async def find_sessions(self) -> list[str]:
         """Sessions with an old mark: this region's, and the others' that are older by a day."""
@@ -159,7 +183,7 @@ class Compactor:
                 return removed, True
             needed = [await self.needed_by(outbox) for outbox in part.pending]
             # What a person has to look at stays until somebody has.
-            needed += [one.entry.position for one in oldest if one.entry.is_open]
+            needed += [one.entry.position for one in oldest if self.is_kept(one)]
             floor = min([part.floor, *(position for position in needed if position is not None)])
             free = [one.entry for one in oldest if one.entry.position < floor]
             positions, states = fit_batch(free, most)
@@ -173,6 +197,10 @@ class Compactor:
                 removed += await self.go_on(part.resting)
             if is_over or self.clock.now() >= stop_at:
                 return removed, is_done
+
+    def is_kept(self, one: StoredEntry) -> bool:
+        """Say whether an entry stays whatever its age: somebody, or the archive, has to see it."""
+        return one.entry.is_open or one.read_at - one.written_at < self.unarchived_seconds
 
     def part_of(self, entries: Sequence[StoredEntry]) -> OldPart | None:
         """The old part of a session of which these are all entries; None if nothing is old."""
