@@ -112,6 +112,7 @@ async def test_when_an_entry_changed_after_it_was_archived_it_waits_for_the_next
 ) -> None:
     with keeping.without("west"):
         await take(keeping.east, message(0, kind="account.bill"), message(1), message(2))
+    keeping.clock.seconds += 3600
     archived = now(keeping)
     keeping.clock.seconds += SLACK + 3600
     await keeping.west.recovery.sweep()
