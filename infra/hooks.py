@@ -138,6 +138,18 @@ def check(app: dict[str, str]) -> None:
     if wrong:
         raise InVain(f"{app['app']} does not work: {wrong}. No further region is published to.")
     say(f"{app['app']} works.")
+    warn_if_nobody_is_told()
+
+
+def warn_if_nobody_is_told() -> None:
+    """Say loudly that alerts go to nobody: without an address there are none."""
+    if not os.environ.get("LOCKSTEP_ALERTED"):
+        print(
+            "\n!!! NOBODY IS TOLD OF ANYTHING: there are no alerts, nor any of a lost region."
+            "\n!!! Run `azd env set LOCKSTEP_EMAILS <address>,<address>` and `azd provision`.\n",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def watch(app: dict[str, str], seconds: float) -> str:

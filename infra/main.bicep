@@ -79,6 +79,13 @@ param clientId string = ''
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
+@description('Optional. The part of all traces that apps and hosts send, from 0 to 1. Metrics, on which alerts rest, are sent whole.')
+param spanRatio string = '0.05'
+
+@description('Optional. Gigabytes of logs, traces and metrics that the workspace of each region takes in a day; what comes beyond is lost, and an alert tells of it. -1: any number.')
+@minValue(-1)
+param telemetryGigabytesMax int = 5
+
 @description('Optional. Where sagas run: in storage accounts, or in Durable Task Schedulers, which are paid by the action. Sagas do not move from one to the other: choose before there are any.')
 @allowed(['storage', 'scheduler'])
 param durableBackend string = 'storage'
@@ -113,8 +120,9 @@ param readers string = ''
 @description('Optional. Whether the namespaces and the journal write down what is done to them: it is paid by the gigabyte.')
 param keepRecord bool = false
 
-@description('Optional. Addresses that alerts and budgets are mailed to; none: there are no alerts.')
-param emails array = []
+// Without a default, so that who deploys is asked for it.
+@description('Required. Addresses that alerts and budgets are mailed to, comma separated; none: there are no alerts, and nobody is told of anything.')
+param emails string
 
 @description('Optional. The amount a month, in the currency of the subscription, that mail is sent about; 0: none.')
 @minValue(0)
@@ -132,6 +140,8 @@ var preference = union([leader], names)
 var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
 // Tokens for no application would be nobody's: the index ends the deployment before anything is created.
 var application = authentication == 'keys' ? '' : (filter([clientId], id => (!empty(id)))[0])
+// What is no address, such as the word none, is nobody's.
+var addresses = filter(map(split(emails, ','), one => (trim(one))), one => (contains(one, '@')))
 var everyLocation = union(journalLocations, map(regions, place => (place.location)))
 
 resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
@@ -208,6 +218,8 @@ module region 'region.bicep' = [
       inputTopics: inputTopics
       replyQueues: replyQueues
       otlpEndpoint: otlpEndpoint
+      spanRatio: spanRatio
+      telemetryGigabytesMax: telemetryGigabytesMax
       ledgersName: ledgers
       authentication: authentication
       clientId: application
@@ -309,19 +321,29 @@ module front 'front.bicep' = if (frontDoor) {
 }
 
 module watch 'watch.bicep' = [
-  for (place, index) in (empty(emails) ? [] : regions): {
+  for (place, index) in (empty(addresses) ? [] : regions): {
     name: 'lockstep-watch-${place.name}'
     scope: group
     params: {
       region: place.name
       location: place.location
       workspaceId: region[index].outputs.workspaceId
+      insightsId: region[index].outputs.insightsId
       namespaceId: region[index].outputs.namespaceId
-      emails: emails
+      appId: region[index].outputs.appId
+      instancesMax: region[index].outputs.instancesMax
+      apps: [
+        for (each, number) in regions: {
+          name: each.name
+          url: region[number].outputs.appUrl
+          storageId: region[number].outputs.storageId
+        }
+      ]
+      emails: addresses
       // The record goes to the workspace of the first region (journalAccess).
       hasJournalRecord: keepRecord && index == 0
-      journalId: partitionFailover && index == 0 ? journal.outputs.accountId : ''
-      writeRegion: journal.outputs.writeRegion
+      journalId: index == 0 ? journal.outputs.accountId : ''
+      writeRegion: partitionFailover && index == 0 ? journal.outputs.writeRegion : ''
       tags: tags
     }
   }
@@ -334,7 +356,7 @@ module budget 'budget.bicep' = if (monthlyBudget > 0) {
     #disable-next-line BCP329 // the condition holds for 1 and more
     amount: monthlyBudget
     from: budgetFrom
-    emails: emails
+    emails: addresses
   }
 }
 
@@ -345,7 +367,7 @@ module journalBudget 'budget.bicep' = if (monthlyBudget > 0) {
     #disable-next-line BCP329 // the condition holds for 1 and more
     amount: monthlyBudget
     from: budgetFrom
-    emails: emails
+    emails: addresses
   }
 }
 
@@ -360,6 +382,9 @@ output LOCKSTEP_LOCK string = journal.outputs.lockId
 
 @description('The one address of all regions; empty without Front Door.')
 output LOCKSTEP_URL string = frontDoor ? (front!.outputs.url) : ''
+
+@description('Who is told when something is wrong, comma separated; empty: nobody.')
+output LOCKSTEP_ALERTED string = join(addresses, ',')
 
 @description('Endpoint of the Cosmos account that holds the journal.')
 output LOCKSTEP_JOURNAL_ENDPOINT string = journal.outputs.endpoint

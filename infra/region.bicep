@@ -57,6 +57,13 @@ param clientId string = ''
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
+@description('Optional. The part of all traces that app and host send, from 0 to 1. Metrics, on which alerts rest, are sent whole.')
+param spanRatio string = '0.05'
+
+@description('Optional. Gigabytes of logs, traces and metrics that the workspace takes in a day; what comes beyond is lost, and an alert tells of it. -1: any number.')
+@minValue(-1)
+param telemetryGigabytesMax int = 5
+
 @description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
 param serviceBusDomain string = 'servicebus.windows.net'
 
@@ -283,6 +290,7 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
   properties: {
     sku: { name: 'PerGB2018' }
     retentionInDays: 30
+    workspaceCapping: { dailyQuotaGb: telemetryGigabytesMax }
   }
 }
 
@@ -439,6 +447,10 @@ resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
     LOCKSTEP_LOG_MESSAGES: 'no'
     LOCKSTEP_DOCS_URL: docsUrl
     LOCKSTEP_TRACE_RATIO: '0'
+    LOCKSTEP_SPAN_RATIO: spanRatio
+    // For the host alone: its exporter knows samplers of Microsoft's only, and the app's SDK knows none of them.
+    OTEL_TRACES_SAMPLER: 'microsoft.fixed_percentage'
+    OTEL_TRACES_SAMPLER_ARG: spanRatio
     OTEL_EXPORTER_OTLP_ENDPOINT: otlpEndpoint
     LOCKSTEP_ACKNOWLEDGE_SECONDS: '0.5'
     LOCKSTEP_STANDSTILL_SECONDS: '300'
@@ -484,6 +496,12 @@ output namespaceHost string = '${ownNamespace}.${serviceBusDomain}'
 
 @description('Name of the storage account.')
 output storageName string = storage.name
+
+@description('The most instances that the app may scale out to.')
+output instancesMax int = instancesMax
+
+@description('Resource id of the Application Insights component.')
+output insightsId string = insights.id
 
 @description('Name of the Application Insights component.')
 output insightsName string = insights.name

@@ -9,129 +9,147 @@ param location string
 @description('Required. Workspace that the region\'s logs and metrics are kept in.')
 param workspaceId string
 
+@description('Required. Application Insights component of the region, from which the other regions are asked for their health.')
+param insightsId string
+
 @description('Required. Service Bus namespace of the region.')
 param namespaceId string
+
+@description('Required. Function app of the region.')
+param appId string
+
+@description('Required. The most instances that the app may scale out to.')
+param instancesMax int
+
+@description('Required. Every region: its name, the address of its app (url) and its storage account (storageId). Each watches the others, because a lost region tells nothing of itself.')
+param apps array
 
 @description('Required. Addresses that alerts are mailed to.')
 @minLength(1)
 param emails array
 
-@description('Optional. Messages that may wait in the queue for a quarter of an hour before somebody is told.')
+@description('Optional. Messages that may wait in a queue for a quarter of an hour before somebody is told.')
 @minValue(1)
 param backlogMax int = 10000
 
 @description('Optional. Whether the record of the journal goes to this workspace, which then tells of sessions near their 20 GB.')
 param hasJournalRecord bool = false
 
-@description('Optional. The journal\'s account, if its partitions move their writes by themselves; empty: they do not.')
+@description('Optional. The journal\'s account, if this region tells of it and of Azure\'s own health; empty: another one does.')
 param journalId string = ''
 
-@description('Optional. The region in which the journal is usually written, by the name that its metrics call it.')
+@description('Optional. The region in which the journal is usually written, by the name that its metrics call it, if its partitions move their writes by themselves; empty: they do not.')
 param writeRegion string = ''
 
 @description('Optional. Tags put on every resource.')
 param tags object = {}
 
 var page = 'docs/runbook.md'
+var peers = filter(apps, one => (one.name != region))
 
-// Each query gives rows with a TimeGenerated and a Value; what it says of ten minutes is held against the threshold.
-// The names of metrics are those of docs/telemetry.md, and `symptom` is a heading of the runbook.
+// Each query gives rows with a TimeGenerated and a Value; what it says of ten minutes is held against the threshold, and
+// `periods` is how many times in a row, five minutes apart, before somebody is told.
+// The names of metrics are those of docs/telemetry.md, and `symptom` is a heading of the runbook. No query rests on a
+// table of spans or logs: these are sampled, a host's logs with their spans, and metrics never are. Of a gauge the
+// exporter gives a value and no maximum, so it is Sum / ItemCount.
 var regionSymptoms = [
-  {
-    symptom: 'A region is down'
-    severity: 1
-    query: 'AppRequests | where Name has "sweep" | summarize Value = count(), TimeGenerated = now()'
-    aggregation: 'Maximum'
-    operator: 'LessThan'
-    threshold: 1
-  }
   {
     symptom: 'Nothing is heard of another region'
     severity: 1
-    query: 'AppMetrics | where Name == "lockstep.region.silence" | project TimeGenerated, Value = Max'
+    query: 'AppMetrics | where Name == "lockstep.region.silence" | project TimeGenerated, Value = Sum / ItemCount'
     aggregation: 'Maximum'
-    operator: 'GreaterThan'
     threshold: 120
-  }
-  {
-    symptom: 'A region has no worker'
-    severity: 1
-    query: 'AppExceptions | where InnermostMessage has "initialized language workers" | project TimeGenerated, Value = 1'
-    aggregation: 'Total'
-    operator: 'GreaterThan'
-    threshold: 0
+    periods: 1
   }
   {
     symptom: 'A feed or a timer is silent'
     severity: 1
-    query: 'AppTraces | where Message has "nothing was heard of" and Message !has "heard of region" | project TimeGenerated, Value = 1'
+    query: 'AppMetrics | where Name == "lockstep.silences" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 3
+    periods: 1
   }
   {
     symptom: 'The journal\'s write region is lost'
     severity: 1
-    query: 'AppTraces | where Message has "sweep postponed" or Message has "could not be recorded" | project TimeGenerated, Value = 1'
+    query: 'AppMetrics | where Name == "lockstep.postponed" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 3
+    periods: 1
   }
   {
+    // The mean of what had an effect: one message that fails and pauses is in the error queue, and no slow queue.
     symptom: 'A full queue makes only a few messages a second'
     severity: 2
-    query: 'AppMetrics | where Name == "lockstep.delivery.latency" | project TimeGenerated, Value = Max'
+    query: 'AppMetrics | where Name == "lockstep.delivery.latency" and tostring(Properties.outcome) == "processed" | summarize Value = sum(Sum) / sum(ItemCount) by bin(TimeGenerated, 5m)'
     aggregation: 'Maximum'
-    operator: 'GreaterThan'
     threshold: 300
+    periods: 1
   }
   {
     symptom: 'Something stands still'
     severity: 2
     query: 'AppMetrics | where Name == "lockstep.halts" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 0
+    periods: 1
+  }
+  {
+    symptom: 'Something stands still'
+    severity: 2
+    query: 'AppMetrics | where Name == "lockstep.gap.age" | project TimeGenerated, Value = Sum / ItemCount'
+    aggregation: 'Maximum'
+    threshold: 600
+    periods: 1
   }
   {
     symptom: 'Outputs are blocked'
     severity: 2
-    query: 'AppMetrics | where Name == "lockstep.unsent" | project TimeGenerated, Value = Sum'
-    aggregation: 'Total'
-    operator: 'GreaterThan'
+    query: 'AppMetrics | where Name == "lockstep.blocked.queues" | project TimeGenerated, Value = Sum / ItemCount'
+    aggregation: 'Maximum'
     threshold: 0
+    periods: 1
   }
   {
     symptom: 'Outputs are late'
     severity: 2
-    query: 'AppMetrics | where Name == "lockstep.pending.age" | project TimeGenerated, Value = Max'
+    query: 'AppMetrics | where Name == "lockstep.pending.age" | project TimeGenerated, Value = Sum / ItemCount'
     aggregation: 'Maximum'
-    operator: 'GreaterThan'
     threshold: 300
+    periods: 1
   }
   {
     symptom: 'Two applications share a task hub'
     severity: 2
-    query: 'AppTraces | where Message has "the saga\'s app reads queue" | project TimeGenerated, Value = 1'
+    query: 'AppMetrics | where Name == "lockstep.strangers" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 0
+    periods: 1
   }
   {
     symptom: 'The archive has stopped'
     severity: 2
-    query: 'AppTraces | where Message has "nothing was archived" | project TimeGenerated, Value = 1'
+    query: 'AppMetrics | where Name == "lockstep.unarchived" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 0
+    periods: 1
   }
   {
+    // A deployment loses owners for some minutes; for half an hour it is something else.
     symptom: 'A session does not move and is not halted'
     severity: 3
     query: 'AppMetrics | where Name == "lockstep.takeovers" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
-    operator: 'GreaterThan'
     threshold: 0
+    periods: 6
+  }
+  {
+    symptom: 'Telemetry stops for the day'
+    severity: 2
+    query: '_LogOperation | where Category =~ "Ingestion" and Detail has "OverQuota" | project TimeGenerated, Value = 1'
+    aggregation: 'Total'
+    threshold: 0
+    periods: 1
   }
 ]
 
@@ -142,37 +160,156 @@ var journalSymptoms = [
     severity: 2
     query: 'CDBPartitionKeyStatistics | project TimeGenerated, Value = SizeKb'
     aggregation: 'Maximum'
-    operator: 'GreaterThan'
     threshold: 15728640
+    periods: 1
   }
 ]
 
 var symptoms = concat(regionSymptoms, hasJournalRecord ? journalSymptoms : [])
 
-// What the broker itself counts, by queue.
+var queues = ['lockstep', 'lockstep-out', 'lockstep-errors']
+
+// What the platform itself counts; each is watched apart for every value of its dimension. One with `isRepeated` is told
+// anew in every period in which it holds, where the others are told once and then again when they have ended.
 var brokerSymptoms = [
   {
     symptom: 'Queues do not drain'
     severity: 2
     metric: 'ActiveMessages'
-    queue: 'lockstep'
+    aggregation: 'Average'
     threshold: backlogMax
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: ['lockstep', 'lockstep-out'] }]
   }
   {
+    // Of 80 GB. A queue that is full refuses what is sent to it.
+    symptom: 'Queues do not drain'
+    severity: 1
+    metric: 'Size'
+    aggregation: 'Average'
+    threshold: 64000000000
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: queues }]
+  }
+  {
+    // Reports stay in the queue, so what counts is what comes.
     symptom: 'Something is in the error queue'
     severity: 2
-    metric: 'ActiveMessages'
-    queue: 'lockstep-errors'
+    metric: 'IncomingMessages'
+    aggregation: 'Total'
     threshold: 0
+    window: 'PT5M'
+    isRepeated: true
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: ['lockstep-errors'] }]
   }
   {
+    // The app empties that of its input queue. Those of the others keep what they have, for ever, until a person does.
     symptom: 'Messages were dead-lettered'
     severity: 2
     metric: 'DeadletteredMessages'
-    queue: 'lockstep'
+    aggregation: 'Maximum'
+    threshold: 0
+    window: 'PT1H'
+    isRepeated: true
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: queues }]
+  }
+  {
+    // Without a worker the host fails hundreds of deliveries a second; with one, a failing delivery pauses first.
+    symptom: 'A region has no worker'
+    severity: 1
+    metric: 'AbandonMessage'
+    aggregation: 'Total'
+    threshold: 5000
+    window: 'PT5M'
+    dimensions: [{ name: 'EntityName', operator: 'Include', values: ['lockstep'] }]
+  }
+  {
+    symptom: 'Azure refuses what the app asks'
+    severity: 2
+    metric: 'ThrottledRequests'
+    aggregation: 'Total'
+    threshold: 100
+  }
+  {
+    symptom: 'Azure refuses what the app asks'
+    severity: 2
+    metric: 'ServerErrors'
+    aggregation: 'Total'
+    threshold: 100
+  }
+]
+
+var appSymptoms = [
+  {
+    symptom: 'HTTP answers with errors'
+    severity: 2
+    metric: 'Http5xx'
+    aggregation: 'Total'
+    threshold: 20
+  }
+  {
+    symptom: 'An app has as many instances as it may'
+    severity: 2
+    metric: 'InstanceCount'
+    aggregation: 'Maximum'
+    threshold: instancesMax - 1
+  }
+]
+
+// The account's metrics come for each region that it is in. One that it has not told yet it does not have, so that there
+// is one is not asked when the alert is made.
+var accountSymptoms = [
+  {
+    symptom: 'Azure refuses what the app asks'
+    severity: 2
+    metric: 'TotalRequests'
+    aggregation: 'Count'
+    threshold: 1000
+    dimensions: [{ name: 'StatusCode', operator: 'Include', values: ['429'] }]
+  }
+  {
+    symptom: 'The journal\'s write region is lost'
+    severity: 1
+    metric: 'ServiceAvailability'
+    aggregation: 'Average'
+    operator: 'LessThan'
+    threshold: 99
+    window: 'PT1H'
+  }
+  {
+    symptom: 'The journal\'s write region is lost'
+    severity: 2
+    metric: 'RegionFailover'
+    aggregation: 'Count'
     threshold: 0
   }
 ]
+// It counts for each region the partitions that are written there.
+var partitionSymptoms = [
+  {
+    symptom: 'The journal\'s write region is lost'
+    severity: 2
+    metric: 'PartitionWriteGlobalStatus'
+    aggregation: 'Maximum'
+    threshold: 0
+    dimensions: [{ name: 'Region', operator: 'Exclude', values: [writeRegion] }]
+  }
+]
+var storageSymptom = {
+  symptom: 'A region is down'
+  severity: 1
+  metric: 'Availability'
+  aggregation: 'Average'
+  operator: 'LessThan'
+  threshold: 99
+}
+
+var usual = { operator: 'GreaterThan', window: 'PT15M', isRepeated: false, dimensions: [] }
+var accountMetrics = concat(empty(journalId) ? [] : accountSymptoms, empty(writeRegion) ? [] : partitionSymptoms)
+var counts = concat(
+  map(brokerSymptoms, one => union(usual, one, { of: 'Microsoft.ServiceBus/namespaces', scope: namespaceId })),
+  map(appSymptoms, one => union(usual, one, { of: 'Microsoft.Web/sites', scope: appId })),
+  map(accountMetrics, one => union(usual, one, { of: 'Microsoft.DocumentDB/databaseAccounts', scope: journalId })),
+  map(peers, peer => union(usual, storageSymptom, { of: 'Microsoft.Storage/storageAccounts', scope: peer.storageId }))
+)
 
 resource mail 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: 'ag-lockstep-${region}'
@@ -214,11 +351,11 @@ resource told 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
             query: one.query
             timeAggregation: one.aggregation
             metricMeasureColumn: 'Value'
-            operator: one.operator
+            operator: 'GreaterThan'
             threshold: one.threshold
             failingPeriods: {
-              numberOfEvaluationPeriods: 1
-              minFailingPeriodsToAlert: 1
+              numberOfEvaluationPeriods: one.periods
+              minFailingPeriodsToAlert: one.periods
             }
           }
         ]
@@ -229,36 +366,31 @@ resource told 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
 ]
 
 resource counted 'Microsoft.Insights/metricAlerts@2018-03-01' = [
-  for (one, index) in brokerSymptoms: {
-    name: 'alert-lockstep-${region}-broker-${index}'
+  for (one, index) in counts: {
+    name: 'alert-lockstep-${region}-count-${index}'
     location: 'global'
     tags: tags
     properties: {
-      description: 'See "${one.symptom}" in ${page}.'
+      description: 'See "${one.symptom}" in ${page}: ${one.metric} of ${one.of}.'
       severity: one.severity
       enabled: true
-      scopes: [namespaceId]
-      evaluationFrequency: 'PT5M'
-      windowSize: 'PT15M'
-      autoMitigate: true
+      scopes: [one.scope]
+      evaluationFrequency: one.window == 'PT1H' ? 'PT1H' : 'PT5M'
+      windowSize: one.window
+      autoMitigate: !(one.isRepeated)
       criteria: {
         'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
         allOf: [
           {
             name: 'counted'
             criterionType: 'StaticThresholdCriterion'
-            metricNamespace: 'Microsoft.ServiceBus/namespaces'
+            metricNamespace: one.of
             metricName: one.metric
-            timeAggregation: 'Average'
-            operator: 'GreaterThan'
+            skipMetricValidation: true
+            timeAggregation: one.aggregation
+            operator: one.operator
             threshold: one.threshold
-            dimensions: [
-              {
-                name: 'EntityName'
-                operator: 'Include'
-                values: [one.queue]
-              }
-            ]
+            dimensions: one.dimensions
           }
         ]
       }
@@ -269,52 +401,119 @@ resource counted 'Microsoft.Insights/metricAlerts@2018-03-01' = [
   }
 ]
 
-// The metric counts for each region the partitions that are written there. An account that has not told it yet has no
-// such metric, so that there is one is not asked when the alert is made.
-resource moved 'Microsoft.Insights/metricAlerts@2018-03-01' = if (!empty(journalId)) {
-  name: 'alert-lockstep-${region}-journal'
+// The other regions are asked from three places that lie in none of the default ones; one of them may fail by itself.
+resource asked 'Microsoft.Insights/webtests@2022-06-15' = [
+  for peer in peers: {
+    name: 'health-lockstep-${peer.name}-by-${region}'
+    location: location
+    tags: union(tags, { 'hidden-link:${insightsId}': 'Resource' })
+    kind: 'standard'
+    properties: {
+      SyntheticMonitorId: 'health-lockstep-${peer.name}-by-${region}'
+      Name: 'health of ${peer.name}'
+      Kind: 'standard'
+      Enabled: true
+      Frequency: 300
+      Timeout: 30
+      RetryEnabled: true
+      Locations: [
+        { Id: 'us-il-ch1-azr' }
+        { Id: 'us-tx-sn1-azr' }
+        { Id: 'emea-nl-ams-azr' }
+      ]
+      Request: {
+        RequestUrl: '${peer.url}/api/health'
+        HttpVerb: 'GET'
+      }
+      ValidationRules: {
+        ExpectedHttpStatusCode: 200
+        SSLCheck: true
+        SSLCertRemainingLifetimeCheck: 7
+      }
+    }
+  }
+]
+
+resource down 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+  for (peer, index) in peers: {
+    name: 'alert-lockstep-${region}-down-${peer.name}'
+    location: 'global'
+    tags: union(tags, { 'hidden-link:${insightsId}': 'Resource', 'hidden-link:${asked[index].id}': 'Resource' })
+    properties: {
+      description: 'See "A region is down" in ${page}: ${peer.name} does not answer.'
+      severity: 1
+      enabled: true
+      scopes: [asked[index].id, insightsId]
+      evaluationFrequency: 'PT1M'
+      windowSize: 'PT5M'
+      autoMitigate: true
+      criteria: {
+        'odata.type': 'Microsoft.Azure.Monitor.WebtestLocationAvailabilityCriteria'
+        webTestId: asked[index].id
+        componentId: insightsId
+        failedLocationCount: 2
+      }
+      actions: [
+        { actionGroupId: mail.id }
+      ]
+    }
+  }
+]
+
+// What Microsoft itself says of its services, and of the resources of this group.
+resource service 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(journalId)) {
+  name: 'alert-lockstep-service'
   location: 'global'
   tags: tags
   properties: {
-    description: 'See "The journal\'s write region is lost" in ${page}: partitions of the journal are written outside ${writeRegion}.'
-    severity: 2
+    description: 'See "A region is down" in ${page}: Microsoft tells of an incident.'
     enabled: true
-    scopes: [journalId]
-    evaluationFrequency: 'PT5M'
-    windowSize: 'PT15M'
-    autoMitigate: true
-    criteria: {
-      'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
+    scopes: [(subscription().id)]
+    condition: {
       allOf: [
+        { field: 'category', equals: 'ServiceHealth' }
+        { field: 'properties.incidentType', equals: 'Incident' }
         {
-          name: 'moved'
-          criterionType: 'StaticThresholdCriterion'
-          metricNamespace: 'Microsoft.DocumentDB/databaseAccounts'
-          metricName: 'PartitionWriteGlobalStatus'
-          skipMetricValidation: true
-          timeAggregation: 'Maximum'
-          operator: 'GreaterThan'
-          threshold: 0
-          dimensions: [
-            {
-              name: 'Region'
-              operator: 'Exclude'
-              values: [writeRegion]
-            }
-          ]
+          field: 'properties.impactedServices[*].ServiceName'
+          containsAny: ['Azure Cosmos DB', 'Service Bus', 'Functions', 'Storage', 'Azure Monitor']
         }
       ]
     }
-    actions: [
-      { actionGroupId: mail.id }
-    ]
+    actions: {
+      actionGroups: [
+        { actionGroupId: mail.id }
+      ]
+    }
+  }
+}
+
+resource ill 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(journalId)) {
+  name: 'alert-lockstep-resource'
+  location: 'global'
+  tags: tags
+  properties: {
+    description: 'See "A region is down" in ${page}: Microsoft tells that a resource cannot be reached.'
+    enabled: true
+    scopes: [(resourceGroup().id)]
+    condition: {
+      allOf: [
+        { field: 'category', equals: 'ResourceHealth' }
+        { field: 'properties.currentHealthStatus', equals: 'Unavailable' }
+        { field: 'properties.cause', equals: 'PlatformInitiated' }
+      ]
+    }
+    actions: {
+      actionGroups: [
+        { actionGroupId: mail.id }
+      ]
+    }
   }
 }
 
 var charts = [
-  for one in symptoms: {
+  for (one, index) in symptoms: {
     type: 3
-    name: one.symptom
+    name: '${index}'
     content: {
       version: 'KqlItem/1.0'
       title: one.symptom

@@ -159,6 +159,12 @@ SETTINGS = (
         "0",
     ),
     Setting(
+        "LOCKSTEP_SPAN_RATIO",
+        "of the traces that the app begins, sagas among them, the part whose spans are sent, from 0"
+        " to 1; a trace that a sender or caller marked as sampled is sent whole",
+        "0.05",
+    ),
+    Setting(
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "where traces and metrics go by OTLP over HTTP; empty: nowhere",
         "",
@@ -227,6 +233,7 @@ class Settings:
     logs_messages: bool
     docs_url: str
     trace_ratio: float
+    span_ratio: float
     otlp_endpoint: str
     insights: str = field(repr=False)
     service_bus: Mapping[str, Connection]
@@ -296,6 +303,7 @@ class Settings:
             logs_messages=choice(values, "LOCKSTEP_LOG_MESSAGES", "no", "yes") == "yes",
             docs_url=url(values, "LOCKSTEP_DOCS_URL"),
             trace_ratio=read_number(values, "LOCKSTEP_TRACE_RATIO", most=1),
+            span_ratio=read_number(values, "LOCKSTEP_SPAN_RATIO", most=1),
             otlp_endpoint=url(values, "OTEL_EXPORTER_OTLP_ENDPOINT"),
             insights=read_text(values, "APPLICATIONINSIGHTS_CONNECTION_STRING"),
             service_bus={

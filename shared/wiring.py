@@ -190,7 +190,9 @@ def listen(settings: Settings) -> Telemetry | None:
     # Loaded only where somebody listens.
     from shared.adapters.telemetry import connect_telemetry
 
-    return connect_telemetry(settings.region, settings.otlp_endpoint, settings.insights)
+    return connect_telemetry(
+        settings.region, settings.otlp_endpoint, settings.insights, settings.span_ratio
+    )
 
 
 @asynccontextmanager

@@ -9,11 +9,13 @@ import azure.functions as func
 
 from functions.triggers.change_feed import JOURNAL_FEED, LEDGERS_FEED
 from shared.domain.errors import LockstepError
+from shared.domain.measures import POSTPONED
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.heartbeats import COMPACT, SWEEP
 from shared.engine.operate.recover import Recovery
+from shared.ports import Telemetry
 from shared.storage.documents import decode_pending
 
 log = logging.getLogger("lockstep.recover")
@@ -59,12 +61,14 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
 
 
 @contextmanager
-def postponing(work: str) -> Iterator[None]:
-    """Log that a store or a region was unavailable; a later run takes what is left."""
+def postponing(work: str, telemetry: Telemetry | None = None) -> Iterator[None]:
+    """Log and measure that a store or a region was unavailable; a later run takes what is left."""
     try:
         yield
     except LockstepError as error:
         log.warning("%s postponed: %s", work, error)
+        if telemetry is not None:
+            telemetry.add(POSTPONED)
 
 
 async def recover_documents(recovery: Recovery, documents: Iterable[Mapping[str, Any]]) -> None:
@@ -83,7 +87,7 @@ async def recover_documents(recovery: Recovery, documents: Iterable[Mapping[str,
 
 async def sweep_journal(recovery: Recovery) -> None:
     """Help sessions that have waited for longer than the lag; a later run takes what is left."""
-    with postponing("sweep"):
+    with postponing("sweep", recovery.worker.telemetry):
         recovered = await recovery.sweep()
         if recovered.helped or recovered.left:
             log.info("the sweep helped %d sessions and left %d", recovered.helped, recovered.left)

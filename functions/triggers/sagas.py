@@ -11,6 +11,7 @@ from functions.triggers.change_feed import JOURNAL_FEED
 from functions.triggers.saga_drive import NOT_OURS
 from functions.triggers.saga_instances import begin_instances, purge_instances, saga
 from shared.domain.errors import Misconfigured
+from shared.domain.measures import STRANGERS
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity
@@ -58,6 +59,8 @@ def add_activity(
                 " give each app a task hub of its own (hubName)"
             )
             services.worker.failure_log.add("a saga's step", "the task hub", Misconfigured(why))
+            if services.worker.telemetry is not None:
+                services.worker.telemetry.add(STRANGERS)
             return NOT_OURS
         traceparent = traceparent_of(work["key"])
         with services.worker.span(f"saga {activity.value}", traceparent, saga=work["key"]):

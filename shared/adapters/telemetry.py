@@ -19,8 +19,16 @@ from opentelemetry import trace as tracing
 from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, _Gauge
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider
+from opentelemetry.sdk.trace.sampling import (
+    Decision,
+    ParentBased,
+    Sampler,
+    SamplingResult,
+    TraceIdRatioBased,
+)
+from opentelemetry.trace import Link, SpanKind, StatusCode, TracerProvider, TraceState
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
 
 from shared.domain.journal import Entry, Status
 from shared.domain.measures import MEASURES, SENT, UNSENT, Measure, MeasureKind, measure_entry
@@ -48,6 +56,40 @@ class EffectIds(RandomIdGenerator):
         """The id that was chosen for this span, if one was."""
         chosen = CHOSEN.get()
         return int(chosen, 16) if chosen is not None else super().generate_span_id()
+
+
+class OwnTraces(TraceIdRatioBased):
+    """So many of the traces that the app begins, the same ones in each process, by their ids.
+
+    None that a request of an SDK begins: those of leases, feeds, timers and health belong to no
+    message, and come day and night.
+    """
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        """The decision for a span that has no parent in this process, or one not decided upon."""
+        if f"{SCOPE}.region" not in (attributes or {}):
+            return SamplingResult(Decision.DROP)
+        return super().should_sample(
+            parent_context, trace_id, name, kind, attributes, links, trace_state
+        )
+
+
+def sample(ratio: float) -> Sampler:
+    """The sampler of the app: whoever marked a trace as sampled is followed, and else the ratio.
+
+    The trace of a saga is marked by nobody, so that it counts as one that the app begins.
+    """
+    own = OwnTraces(ratio)
+    return ParentBased(own, remote_parent_not_sampled=own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +256,14 @@ def close_at_exit(*closes: Callable[[], None]) -> None:
 
 
 @cache
-def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTelemetry:
+def connect_telemetry(
+    region: str, otlp_endpoint: str, insights: str, span_ratio: float
+) -> OpenTelemetry:
     """Telemetry to the endpoints that are given, one or both; it is for the whole process.
 
     It is sent within some seconds, and at the end of the process. What else OpenTelemetry can be
-    told, such as sampling and headers, it reads from its own environment variables.
+    told, such as headers, it reads from its own environment variables; but OTEL_TRACES_SAMPLER is
+    for the host, which knows other samplers than this SDK.
     """
     from azure.core.settings import settings as azure_settings
     from opentelemetry import metrics
@@ -232,7 +277,9 @@ def connect_telemetry(region: str, otlp_endpoint: str, insights: str) -> OpenTel
     resource = Resource.create({"service.instance.id": instance, "cloud.region": region})
     if "OTEL_SERVICE_NAME" not in os.environ:
         resource = resource.merge(Resource({"service.name": SCOPE}))
-    spans = SdkTracerProvider(resource=resource, id_generator=EffectIds(), shutdown_on_exit=False)
+    spans = SdkTracerProvider(
+        sample(span_ratio), resource, id_generator=EffectIds(), shutdown_on_exit=False
+    )
     readers: list[MetricReader] = []
     if otlp_endpoint:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

@@ -66,6 +66,19 @@ GAP_SECONDS = gauge("gap.age", "s", "how long the oldest of these sessions waits
 ARCHIVE_SECONDS = gauge(
     "archive.age", "s", "for how long no archive has what was written, at a compaction"
 )
+UNARCHIVED = counter(
+    "unarchived", "{run}", "compactions that kept more than the retention asks, for the archive"
+)
+BLOCKED_QUEUES = gauge(
+    "blocked.queues", "{queue}", "queues that outputs stayed blocked for in this region, at a sweep"
+)
+POSTPONED = counter(
+    "postponed", "{run}", "sweeps, or notes that one ran, that the journal's account did not take"
+)
+SILENCES = counter(
+    "silences", "{look}", "looks, once a minute, at which a feed or a timer was silent", "of"
+)
+STRANGERS = counter("strangers", "{step}", "steps of sagas of another app, in this task hub")
 SILENCE_SECONDS = gauge("region.silence", "s", "how long ago another region was heard", "of")
 
 MEASURES = (
@@ -89,6 +102,11 @@ MEASURES = (
     GAP_SESSIONS,
     GAP_SECONDS,
     ARCHIVE_SECONDS,
+    UNARCHIVED,
+    BLOCKED_QUEUES,
+    POSTPONED,
+    SILENCES,
+    STRANGERS,
     SILENCE_SECONDS,
 )
 

@@ -13,12 +13,12 @@ from typing import Self
 
 from shared.domain.message import Message, derive_id
 
-SAMPLED = "01"
+SAMPLED, UNDECIDED = "01", "00"
 
 
-def derive_traceparent(*parts: str) -> str:
+def derive_traceparent(*parts: str, flags: str = SAMPLED) -> str:
     """The beginning of a trace that everybody finds who knows these parts; nobody carries it."""
-    return f"00-{derive_id('trace', *parts)}-{derive_id('span', *parts)[:16]}-{SAMPLED}"
+    return f"00-{derive_id('trace', *parts)}-{derive_id('span', *parts)[:16]}-{flags}"
 
 
 def sample_trace(ratio: float, *parts: str) -> str | None:

@@ -187,14 +187,17 @@ def union(*values: Any) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "contains": lambda value, part: part in value,
     "concat": lambda *arrays: [element for array in arrays for element in array],
     "empty": lambda value: not value,
     "filter": lambda values, is_kept: [one for one in values if is_kept(one)],
     "indexOf": lambda values, value: values.index(value) if value in values else -1,
     "join": lambda values, between: between.join(map(str, values)),
     "map": lambda values, change: [change(one) for one in values],
+    "split": lambda value, between: value.split(between),
     "string": lambda value: value if isinstance(value, str) else json.dumps(value, default=str),
     "toObject": lambda values, key, value: {key(one): value(one) for one in values},
+    "trim": str.strip,
     "union": union,
 }
 
@@ -234,6 +237,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "&&": operator.and_,
     "||": operator.or_,
     "+": operator.add,
+    "-": operator.sub,
     "*": operator.mul,
 }
 

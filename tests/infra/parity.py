@@ -44,6 +44,7 @@ STORAGE = ("blobServiceUri", "queueServiceUri", "tableServiceUri", "credential",
 PLATFORM_SETTINGS = {
     *(f"AzureWebJobsStorage__{one}" for one in STORAGE),
     "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+    *("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"),
 }
 
 # Read by the local host only: where the task hub is. In Azure it is in the app's own storage.
@@ -60,7 +61,8 @@ def load(path: Path) -> Any:
 
 def deployment(**parameters: Any) -> Template:
     """main.bicep as a deployment would see it, with the parameters it requires."""
-    given = {"environmentName": "trial", "location": "eastus2", **parameters}
+    required = {"environmentName": "trial", "location": "eastus2", "emails": "none"}
+    given = {**required, **parameters}
     return Template(read("main.bicep"), given)
 
 
@@ -75,7 +77,7 @@ EVERYTHING: dict[str, Any] = {
     "readers": "11111111-1111-1111-1111-111111111111",
     "producers": ["22222222-2222-2222-2222-222222222222"],
     "keepRecord": True,
-    "emails": ["somebody@example.com"],
+    "emails": "somebody@example.com, another@example.com",
     "monthlyBudget": 500,
     "budgetFrom": "2026-12-01",
 }

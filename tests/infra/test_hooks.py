@@ -103,6 +103,7 @@ def run(command: str, azure: Azure, tmp_path: Path, **settings: str) -> tuple[in
         "LOCKSTEP_RESOURCE_MANAGER": azure.address,
         "LOCKSTEP_CHECK_SECONDS": "0.6",
         "LOCKSTEP_ROLE_SECONDS": "0.6",
+        "LOCKSTEP_ALERTED": "somebody@example.com",
         **settings,
     }
     done = run_patiently(["sh", "-c", command], seconds=60, cwd=ROOT, env=environment)
@@ -245,6 +246,17 @@ def test_without_a_token_or_a_region_the_deployment_ends(
 
     assert status == 1
     assert said in words
+
+
+@pytest.mark.parametrize("alerted", ["", "somebody@example.com"])
+def test_whoever_deploys_without_an_address_is_told_loudly(
+    azure: Azure, tmp_path: Path, alerted: str
+) -> None:
+    status, words = run(hook("postdeploy", "east"), azure, tmp_path, LOCKSTEP_ALERTED=alerted)
+
+    assert status == 0
+    assert ("!!! NOBODY IS TOLD OF ANYTHING" in words) == (not alerted)
+    assert "LOCKSTEP_ALERTED" in deployment().bicep.of(Kind.OUTPUT)
 
 
 NEVER_HEARD = {"missing": 0, "heardSecondsAgo": None}

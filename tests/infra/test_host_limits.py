@@ -48,6 +48,15 @@ def test_the_bundle_is_no_older_than_the_first_one_supported() -> None:
     assert Version("4.45.0") <= Version(least) < Version(below) == Version("5.0.0")
 
 
+def test_the_host_says_nothing_of_each_message() -> None:
+    """What it says at its own level is 18 records a message, paid for by the gigabyte."""
+    levels = HOST["logging"]["logLevel"]
+
+    per_message = ("Function", "Azure.Core", "Azure.Messaging.ServiceBus")
+    assert {levels[one] for one in per_message} == {"Warning"}
+    assert levels["Microsoft.Azure.WebJobs.ServiceBus"] == "Warning"
+
+
 def test_a_session_lock_is_renewed_for_as_long_as_a_function_may_run() -> None:
     assert duration(SERVICE_BUS["maxAutoLockRenewalDuration"]) >= duration(HOST["functionTimeout"])
 

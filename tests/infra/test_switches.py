@@ -1,6 +1,5 @@
 """What the switches of main.bicep turn on, and what keeps the journal."""
 
-import json
 import re
 from uuid import UUID
 
@@ -11,7 +10,6 @@ from tests.infra.bicep import INFRA, Kind
 from tests.infra.evaluation import Template
 from tests.infra.parity import (
     EVERYTHING,
-    ROOT,
     app_settings,
     deployment,
     load,
@@ -19,16 +17,6 @@ from tests.infra.parity import (
 )
 
 REGIONS = ("east", "west")
-RUNBOOK = ROOT / "docs" / "runbook.md"
-# Headings of the runbook that are no symptom, so that nothing can tell of them.
-NO_SYMPTOM = {
-    "Open the operations page",
-    "Compare a source with the journal",
-    "Set a run of a feed aside",
-    "Add or remove a region",
-    "Move or rename a queue, a namespace or a journal",
-    "Change the preferred region",
-}
 
 
 @pytest.mark.parametrize("switch", [False, True])
@@ -175,110 +163,6 @@ def test_the_application_has_the_rights_of_the_routes_as_roles() -> None:
     assert all(role["allowedMemberTypes"] == ["User", "Application"] for role in roles)
     # Tokens of this version name the client id as their audience, and the issuer that is set.
     assert application["api"]["requestedAccessTokenVersion"] == 2
-
-
-OF_THE_JOURNAL = "A session nears its 20 GB"
-# The journal's record is in the first region's workspace alone.
-LACKING = [set(), {OF_THE_JOURNAL}]
-
-
-def symptoms_in(watch: Template, name: str) -> set[str]:
-    return {str(one["symptom"]) for one in watch.value(name)}
-
-
-def runbook_symptoms() -> set[str]:
-    """The headings of the runbook that somebody has to be told of."""
-    headings = {*re.findall(r"^## (.+)$", RUNBOOK.read_text(encoding="utf-8"), re.MULTILINE)}
-    assert headings >= NO_SYMPTOM
-    return headings - NO_SYMPTOM
-
-
-def untold_symptoms(watch: Template) -> set[str]:
-    """The symptoms of the runbook that have no alert, and the alerts that have no symptom."""
-    told = symptoms_in(watch, "symptoms") | symptoms_in(watch, "brokerSymptoms")
-    return told ^ runbook_symptoms()
-
-
-def test_each_symptom_of_the_runbook_has_an_alert_in_every_region_and_no_alert_has_none() -> None:
-    watches = deployment(**EVERYTHING).modules("watch")
-
-    assert [untold_symptoms(watch) for watch in watches] == LACKING
-
-
-def test_the_workbook_shows_every_symptom_of_the_runbook_that_the_broker_does_not_count() -> None:
-    """What the broker counts stands among the metrics of its namespace, so it needs no chart."""
-    lacking = []
-    for watch in deployment(**EVERYTHING).modules("watch"):
-        data = watch.resource("workbook")["properties"]["serializedData"]
-        charts = [one["content"] for one in json.loads(str(data))["items"]]
-        shown = {one["title"] for one in charts if " | render timechart" in one["query"]}
-        lacking.append((shown | symptoms_in(watch, "brokerSymptoms")) ^ runbook_symptoms())
-
-    assert lacking == LACKING
-
-
-def test_the_alert_near_20_gb_finds_the_record_that_it_asks_for() -> None:
-    access = deployment(**EVERYTHING).module("journalAccess")
-    logs = access.resource("record")["properties"]["logs"]
-
-    assert "PartitionKeyStatistics" in {log["category"] for log in logs if log["enabled"]}
-    record = access.resource("record")["properties"]
-    assert record["logAnalyticsDestinationType"] == "Dedicated"  # a table of its own
-    without = deployment(**{**EVERYTHING, "keepRecord": False}).modules("watch")
-    assert [untold_symptoms(watch) for watch in without] == [{OF_THE_JOURNAL}] * len(REGIONS)
-
-
-def test_partitions_that_are_written_elsewhere_are_told_of_once() -> None:
-    main = deployment(**EVERYTHING)
-    moved = [watch.resources("moved") for watch in main.modules("watch")]
-    without = deployment(**EVERYTHING, partitionFailover=False).modules("watch")
-
-    assert [len(alerts) for alerts in moved] == [1, 0]
-    alert = moved[0][0].body["properties"]
-    (condition,) = alert["criteria"]["allOf"]
-    (dimension,) = condition["dimensions"]
-    assert alert["scopes"] == [main.module("journal").output("accountId")]
-    assert condition["metricName"] == "PartitionWriteGlobalStatus"
-    # The metric counts partitions, by region: one that is written elsewhere is one too many.
-    assert (condition["operator"], condition["threshold"]) == ("GreaterThan", 0)
-    assert (dimension["name"], dimension["operator"]) == ("Region", "Exclude")
-    assert dimension["values"] == [main.module("journal").output("writeRegion")]
-    (heading,) = {*re.findall(r'See "(.+?)"', alert["description"])} & runbook_symptoms()
-    assert heading in symptoms_in(main.modules("watch")[0], "symptoms")
-    assert [watch.resources("moved") for watch in without] == [[], []]
-
-
-def test_alerts_wait_for_words_that_the_app_logs() -> None:
-    places = (
-        "functions/triggers/recover.py",
-        "functions/triggers/sagas.py",
-        "shared/engine/operate/heartbeats.py",
-        "shared/engine/operate/compact.py",
-    )
-    source = "".join((ROOT / place).read_text(encoding="utf-8") for place in places)
-    # The one line that is put together.
-    logged = source.replace('postponing("sweep")', '"sweep postponed')
-    (first, *_) = deployment(**EVERYTHING).modules("watch")
-    queries = [str(one["query"]) for one in first.value("symptoms")]
-    traces = " ".join(query for query in queries if query.startswith("AppTraces"))
-
-    words = re.findall(r'Message !?has "(.+?)"', traces)
-
-    assert len(words) == 6
-    assert [one for one in words if one not in logged] == []
-
-
-def test_alerts_ask_for_metrics_that_exist_in_the_apps_tables() -> None:
-    named = {*re.findall(r"`([\w.]+)`", (ROOT / "docs/telemetry.md").read_text(encoding="utf-8"))}
-    for watch in deployment(**EVERYTHING).modules("watch"):
-        queries = [str(one["query"]) for one in watch.value("symptoms")]
-        asked = {query.split('"')[1] for query in queries if query.startswith("AppMetrics")}
-        tables = {query.split()[0] for query in queries}
-
-        assert asked
-        assert asked <= named
-        of_the_app = {"AppRequests", "AppTraces", "AppMetrics", "AppExceptions"}
-        assert tables <= of_the_app | {"CDBPartitionKeyStatistics"}
 
 
 def test_without_an_address_there_are_no_alerts_and_without_an_amount_no_budget() -> None:

@@ -65,7 +65,7 @@ def test_a_collector_that_is_silent_or_gone_keeps_no_process_from_ending(is_sile
         program = f"""
 from shared.adapters.telemetry import connect_telemetry
 
-telemetry = connect_telemetry("east", {endpoint!r}, "")
+telemetry = connect_telemetry("east", {endpoint!r}, "", 1.0)
 for _ in range(2000):
     with telemetry.span("receive", None):
         pass

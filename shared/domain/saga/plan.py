@@ -11,7 +11,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shared.domain.message import SAGA_SESSION_PREFIX, Message, derive_id
-from shared.domain.trace import derive_traceparent
+from shared.domain.trace import UNDECIDED, derive_traceparent
 
 # What a person who cancels a saga raises; every wait takes it as a way back.
 CANCELLED = "cancelled"
@@ -202,9 +202,9 @@ def traceparent_of(key: str) -> str:
     """The trace of a saga: one for all of it, in every region and however long it takes.
 
     It is derived, because a saga outlives whatever its starter called it in. That call's trace is
-    linked to this one.
+    linked to this one, and whether it is sampled is decided where its spans are made.
     """
-    return derive_traceparent("saga", key)
+    return derive_traceparent("saga", key, flags=UNDECIDED)
 
 
 def instance_of(key: str) -> str:

@@ -25,7 +25,7 @@ from shared.domain import next_entry
 from shared.domain.decision import cursor_of
 from shared.domain.errors import LockstepError
 from shared.domain.journal import ARRIVALS, Entry, Status
-from shared.domain.measures import ARCHIVE_SECONDS
+from shared.domain.measures import ARCHIVE_SECONDS, UNARCHIVED
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, home_region
 from shared.domain.next_entry import state_position
 from shared.domain.outbox import PendingOutbox, Rerun
@@ -133,8 +133,9 @@ class Compactor:
         if self.worker.telemetry is not None and age < inf:
             self.worker.telemetry.add(ARCHIVE_SECONDS, age)
         if age > retention:
+            if self.worker.telemetry is not None:
+                self.worker.telemetry.add(UNARCHIVED)
             since = "ever" if age == inf else f"for {age / DAY_SECONDS:.1f} days"
-            # An alert waits for these words.
             log.error(
                 "nothing was archived %s: the journal keeps all that the archive lacks", since
             )

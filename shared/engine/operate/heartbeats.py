@@ -18,7 +18,7 @@ from math import inf
 from typing import Protocol
 
 from shared.domain.errors import LockstepError
-from shared.domain.measures import SILENCE_SECONDS
+from shared.domain.measures import POSTPONED, SILENCE_SECONDS, SILENCES
 from shared.ports import Telemetry
 from shared.storage.journal import Journal
 
@@ -178,8 +178,10 @@ class Heartbeats:
         try:
             await self.leases.record(self.record_id(timer))
         except LockstepError as error:
-            # An alert waits for these words: it is the write that an idle region makes.
+            # An alert waits for this measure: it is the write that an idle region makes.
             log.warning("the run of %s could not be recorded: %s", timer, error)
+            if self.telemetry is not None:
+                self.telemetry.add(POSTPONED)
             self.writes_since = None
         else:
             if self.writes_since is None:
@@ -209,7 +211,7 @@ class Heartbeats:
         return Heard(here, regions)
 
     async def report(self) -> None:
-        """Log what is silent; an alert waits for these words, and for the measure of a region.
+        """Log and measure what is silent; alerts wait for the measures.
 
         A process lights a beacon at its start, and later where every feed has seen the last one.
         """
@@ -221,6 +223,8 @@ class Heartbeats:
         for name, age in heard.here.items():
             if age.is_silent and name != COMPACT:
                 log.error("nothing was heard of %s for %g s or more", name, age.seconds_max)
+                if self.telemetry is not None:
+                    self.telemetry.add(SILENCES, of=name)
         for name, age in heard.regions.items():
             self.report_region(name, age)
         # What was not seen yet goes on waiting: a newer one would hide for how long it does. But

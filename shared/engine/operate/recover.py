@@ -15,7 +15,13 @@ from functools import partial
 from itertools import chain, takewhile
 
 from shared.domain.errors import LockstepError
-from shared.domain.measures import GAP_SECONDS, GAP_SESSIONS, PENDING_SECONDS, PENDING_SESSIONS
+from shared.domain.measures import (
+    BLOCKED_QUEUES,
+    GAP_SECONDS,
+    GAP_SESSIONS,
+    PENDING_SECONDS,
+    PENDING_SESSIONS,
+)
 from shared.domain.outbox import EVERY_QUEUE, PendingOutbox, sort_for_delivery
 from shared.engine.consume.claim import Claims
 from shared.engine.consume.consume import Consumer
@@ -135,7 +141,7 @@ class Recovery:
         # What is too young counts as work, so nothing is found later than by those five.
         if not await self.journal.has_work(self.region):
             if self.worker.telemetry is not None:
-                for gauge in chain.from_iterable(GAUGES.values()):
+                for gauge in (*chain.from_iterable(GAUGES.values()), BLOCKED_QUEUES):
                     self.worker.telemetry.add(gauge, 0)
             return Recovered()
         # Outboxes come first: taking over and draining append entries, and before any new entry the
@@ -217,10 +223,14 @@ class Recovery:
         Only where that one succeeds the others follow. Outputs that could not be had at all have no
         queue in common, so each session tries for itself, a few at a time.
         """
-        recovered = Recovered()
+        recovered, blocked = Recovered(), 0
         for queue in await self.journal.blocked_queues(self.region):
             most = LOST_MAX if queue == EVERY_QUEUE else limit
-            recovered += await self.retry_queue(queue, most, end_at)
+            retried = await self.retry_queue(queue, most, end_at)
+            recovered += retried
+            blocked += retried.left > 0 or not retried.helped
+        if self.worker.telemetry is not None:
+            self.worker.telemetry.add(BLOCKED_QUEUES, blocked)
         return recovered
 
     async def retry_queue(self, queue: str, limit: int, end_at: float) -> Recovered:

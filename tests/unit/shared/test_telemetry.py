@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from functions.handlers.orders import handlers
 from functions.http.ingest import accept
 from functions.triggers.receive import receive_message
-from shared.adapters.telemetry import EffectIds, OpenTelemetry
+from shared.adapters.telemetry import EffectIds, OpenTelemetry, sample
 from shared.domain import wire
 from shared.domain.message import Message
 from shared.domain.outbox import DestinationBatch
@@ -43,11 +43,12 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 class Collector:
     """Telemetry of both regions, as it would be sent."""
 
+    ratio: float = 1.0
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     reader: InMemoryMetricReader = field(default_factory=InMemoryMetricReader)
 
     def __post_init__(self) -> None:
-        spans = TracerProvider(id_generator=EffectIds())
+        spans = self.provider = TracerProvider(sample(self.ratio), id_generator=EffectIds())
         spans.add_span_processor(SimpleSpanProcessor(self.exporter))
         meters = MeterProvider([self.reader])
         self.telemetry = {region: OpenTelemetry(region, spans, meters) for region in REGIONS}
@@ -200,6 +201,7 @@ async def test_every_kind_of_entry_and_delivery_is_counted() -> None:
         "delivery.duration": 8,
         "pending.sessions": 0,
         "pending.age": 0,
+        "blocked.queues": 0,
         "gap.sessions": 1,
         "gap.age": pytest.approx(LAG_SECONDS + 2, abs=1),
     }
@@ -247,6 +249,57 @@ def test_the_same_part_of_all_messages_is_traced_whoever_asks() -> None:
     assert 60 < len(chosen) < 140
     assert [sample_trace(0, name) for name in names] == [None] * 400
     assert all(read_traceparent(sample_trace(1, name)) for name in names)
+
+
+async def test_so_many_of_the_traces_that_begin_here_are_sent_and_whole_in_both_regions() -> None:
+    collector = Collector(ratio=0.25)
+    world = World(telemetry=collector.telemetry)
+
+    for n in range(200):
+        await accept(world.east, post(key=f"order-{n}", session=f"s-{n}"))
+    for one in world.bus.messages("east", "in"):
+        await receive_message(world.east, delivery_of(one))
+        await receive_message(world.west, delivery_of(one))
+
+    by_name = {
+        name: {ids(one)[0] for one in collector.spans(name)}
+        for name in ("ingest", "receive", "effect")
+    }
+    assert 20 < len(by_name["ingest"]) < 80
+    assert {frozenset(traces) for traces in by_name.values()} == {frozenset(by_name["ingest"])}
+    assert len(collector.spans("receive")) == 2 * len(by_name["ingest"])
+    # Whatever is sampled, everything is counted.
+    assert collector.values()["effects"] == 200
+
+
+async def test_a_trace_that_its_sender_marked_is_sent_and_one_that_an_sdk_begins_is_not() -> None:
+    collector = Collector(ratio=0.0)
+    world = World(telemetry=collector.telemetry)
+
+    await accept(world.east, post(headers={"traceparent": TRACEPARENT}))
+    await accept(world.east, post(key="order-2"))
+    assert {ids(one)[0] for one in collector.spans()} == {TRACE}
+
+    whole = Collector(ratio=1.0)
+    sdk = whole.provider.get_tracer("azure.core")
+    # A look at the leases, the feed or health.
+    with sdk.start_as_current_span("GET /dbs/lockstep/colls/leases/docs"):
+        pass
+    with whole.telemetry["east"].span("receive", None), sdk.start_as_current_span("POST /docs"):
+        pass
+    assert [one.name for one in whole.spans()] == ["POST /docs", "receive"]
+
+
+@pytest.mark.parametrize(("ratio", "is_sent"), [(0.0, False), (1.0, True)])
+async def test_the_trace_of_a_saga_is_one_that_the_app_begins(ratio: float, is_sent: bool) -> None:
+    collector = Collector(ratio=ratio)
+    stage = await stocked(Stage(handlers), ["p"], 5)
+    stage.telemetry = collector.telemetry
+
+    await stage.start("O-1", order(("p", 1)), "west")
+    await stage.run("O-1", order(("p", 1)))
+
+    assert bool(collector.spans("effect")) is is_sent
 
 
 async def test_a_saga_is_one_trace_in_both_regions_whoever_started_it() -> None:

@@ -32,6 +32,8 @@ LEVELS = {
 }
 PROCESSORS = os.cpu_count() or 1
 CATEGORIES = ("default", "Function", "Host")
+# The SDKs and extensions of the real host, of which this one has none to quieten.
+ABSENT = ("Azure", "Microsoft")
 # What a blob lease can last, and the least that the real host waits before it looks again; it does
 # not start with other values.
 LOCK_SECONDS_MIN, LOCK_SECONDS_MAX = 15.0, 60.0
@@ -205,13 +207,15 @@ def read_singleton(section: HostJsonSection) -> SingletonOptions:
 def read_log_levels(section: HostJsonSection) -> Mapping[str, int]:
     """Read levels by category: `default`, `Host`, `Function` and `Function.<name>`.
 
+    Those of the real host's SDKs and extensions are read, and have no effect.
     Nothing is sent to Application Insights: how it would be sampled is read, and has no effect.
     """
     levels: dict[str, Any] = section.take("logLevel", dict, {})
     section.take("applicationInsights", dict, {})
     section.close()
     for category, name in levels.items():
-        if category not in CATEGORIES and not category.startswith("Function."):
+        is_known = category in CATEGORIES or category.partition(".")[0] in ("Function", *ABSENT)
+        if not is_known:
             raise Unsupported(f"host.json: logging: logLevel: not honoured: {category}")
         if name not in LEVELS:
             raise Unsupported(f"host.json: logging: logLevel: {category}: unknown level {name!r}")

@@ -38,7 +38,13 @@ def test_every_honoured_limit_is_read() -> None:
                 "listenerLockPeriod": "00:00:15",
                 "listenerLockRecoveryPollingInterval": "00:02:00",
             },
-            "logging": {"logLevel": {"default": "Warning", "Function.receive": "Debug"}},
+            "logging": {
+                "logLevel": {
+                    "default": "Warning",
+                    "Function.receive": "Debug",
+                    "Azure.Messaging.ServiceBus": "Error",
+                }
+            },
             "extensions": {
                 "http": {"routePrefix": "/v1/"},
                 "serviceBus": {
@@ -71,7 +77,11 @@ def test_every_honoured_limit_is_read() -> None:
         service_bus=ServiceBusOptions(2, math.inf, 32, 1.5, 7, 2, 20, 5.0, 16),
         durable=DurableOptions("hub", 0.0, 3, 4, 5),
         singleton=SingletonOptions(15.0, 120.0),
-        log_levels={"default": logging.WARNING, "Function.receive": logging.DEBUG},
+        log_levels={
+            "default": logging.WARNING,
+            "Function.receive": logging.DEBUG,
+            "Azure.Messaging.ServiceBus": logging.ERROR,
+        },
     )
 
 
@@ -94,7 +104,7 @@ def test_every_honoured_limit_is_read() -> None:
         ),
         ({"telemetryMode": "Smoke"}, "telemetryMode"),
         ({"logging": {"fileLoggingMode": "always"}}, "fileLoggingMode"),
-        ({"logging": {"logLevel": {"Azure.Core": "Error"}}}, "Azure.Core"),
+        ({"logging": {"logLevel": {"Functions": "Error"}}}, "Functions"),
         ({"logging": {"logLevel": {"default": "Loud"}}}, "Loud"),
         ({"extensions": {"queues": {}}}, "queues"),
         ({"extensions": {"http": {"routePrefix": 1}}}, "routePrefix"),
