@@ -96,6 +96,10 @@ param scaleByBacklog bool = false
 @description('Optional. Whether a region is spread over its availability zones. It costs more; without it, losing a zone may be losing a region, which the others endure.')
 param zoneRedundant bool = false
 
+@description('Optional. How the storage account of each region is kept: over the zones of the region, or in one, where a region has no zones or the account is there already.')
+@allowed(['Standard_ZRS', 'Standard_LRS'])
+param storageSku string = 'Standard_ZRS'
+
 @description('Optional. How far back the journal can be restored to any second: seven days, or thirty for a price.')
 @allowed(['Continuous7Days', 'Continuous30Days'])
 param backupTier string = 'Continuous7Days'
@@ -225,6 +229,7 @@ module region 'region.bicep' = [
       clientId: application
       durableBackend: durableBackend
       zoneRedundant: zoneRedundant
+      storageSku: storageSku
       hasRecord: keepRecord
       subnetId: privateNetwork ? (network[index].outputs.appSubnetId) : ''
       tags: tags

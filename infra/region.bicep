@@ -92,7 +92,11 @@ param warmFeeds int = 0
 @allowed(['storage', 'scheduler'])
 param durableBackend string = 'storage'
 
-@description('Optional. Whether storage and app are spread over availability zones; the app then keeps two instances warm of each kind. Service Bus Premium is spread wherever a region has zones.')
+@description('Optional. How the storage account is kept: over the zones of the region, because the region\'s host ends without it, or in one. It cannot be changed by a deployment afterwards.')
+@allowed(['Standard_ZRS', 'Standard_LRS'])
+param storageSku string = 'Standard_ZRS'
+
+@description('Optional. Whether the app is spread over availability zones; it then keeps two instances warm of each kind. Service Bus Premium is spread wherever a region has zones.')
 param zoneRedundant bool = false
 
 @description('Optional. Whether the namespace writes down what is done to it, in the workspace: it is paid by the gigabyte.')
@@ -245,7 +249,8 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   location: location
   tags: tags
   kind: 'StorageV2'
-  sku: { name: zoneRedundant ? 'Standard_ZRS' : 'Standard_LRS' }
+  // Without it the region's host ends, and every region has its own: sharing one would end them all.
+  sku: { name: storageSku }
   properties: {
     publicNetworkAccess: publicAccess
     allowSharedKeyAccess: false

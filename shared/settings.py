@@ -16,6 +16,9 @@ CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCal
 SERVICE_BUS_PREFIX = "ServiceBus_"
 # By this the platform says that App Service authentication is on; it is no app setting.
 AUTH_ENABLED = "WEBSITE_AUTH_ENABLED"
+# The connection of the host's own storage account, where an identity reaches it; it is the host's
+# setting, and no account is looked at without it.
+STORAGE_NAME = "AzureWebJobsStorage"
 # By these a host has more workers than one at a time.
 WORKERS_SETTING = "FUNCTIONS_WORKER_PROCESS_COUNT"
 MORE_WORKERS_SETTING = "FUNCTIONS_WORKER_DYNAMIC_CONCURRENCY_ENABLED"
@@ -238,6 +241,7 @@ class Settings:
     insights: str = field(repr=False)
     service_bus: Mapping[str, Connection]
     cosmos: Connection
+    storage: Connection | None
 
     @classmethod
     def read(cls, values: Mapping[str, str]) -> "Settings":
@@ -311,6 +315,9 @@ class Settings:
                 for r in regions
             },
             cosmos=connection(values, "Cosmos", "accountEndpoint"),
+            storage=connection(values, STORAGE_NAME, "blobServiceUri")
+            if values.get(f"{STORAGE_NAME}__blobServiceUri")
+            else None,
         )
 
     @property

@@ -11,6 +11,7 @@ from shared.adapters.cosmos import CosmosAccount, CosmosContainer
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.adapters.monotonic import MonotonicClock
 from shared.adapters.service_bus import Namespace, ServiceBus
+from shared.adapters.storage import StorageAccount
 from shared.domain.handler import Dispatch, Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import derive_id
@@ -140,6 +141,9 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         browser=outside.bus,
         finish=HandlerLoops().finish,
     )
+    if (storage := settings.storage) is not None and storage.endpoint:
+        look = StorageAccount(storage.endpoint, storage.client_id).look
+        services.missing_places.watch("storage account of this region", look)
     WATCHDOG.may_end_process(policy.handler_seconds)
     ledgers = outside.keep_ledgers(settings)
     services.worker.careful_until = outside.clock.now() + CAREFUL_SECONDS

@@ -1,6 +1,7 @@
 """What the switches of main.bicep turn on, and what keeps the journal."""
 
 import re
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -27,8 +28,26 @@ def test_zones_are_a_switch_for_all_that_has_them(switch: bool) -> None:
     assert [place["isZoneRedundant"] for place in places] == [switch] * 3
     for region in main.modules("region"):
         assert region.resource("plan")["properties"]["zoneRedundant"] is switch
-        name = "Standard_ZRS" if switch else "Standard_LRS"
-        assert region.resource("storage")["sku"]["name"] == name
+        assert region.resource("storage")["sku"]["name"] == "Standard_ZRS"
+
+
+def test_each_region_has_a_storage_account_of_its_own_over_zones() -> None:
+    places: list[Any] = [{"name": n, "location": f"{n}-place"} for n in ("east", "west", "north")]
+    main = deployment(regions=places)
+    accounts = [region.resource("storage")["name"] for region in main.modules("region")]
+
+    assert len({*accounts}) == len(places)
+    for name, account in zip(("east", "west", "north"), accounts, strict=True):
+        region, settings = region_of(name, main), app_settings(region_of(name, main))
+        config = region.resource("app")["properties"]["functionAppConfig"]
+        used = {value for one, value in settings.items() if one.startswith("AzureWebJobsStorage__")}
+        addresses = {str(one) for one in used if "primaryEndpoints" in str(one)}
+        assert {one.partition(".properties")[0].strip("<") for one in addresses} == {account}
+        assert len(addresses) == 3
+        assert account in config["deployment"]["storage"]["value"]
+    assert deployment(storageSku="Standard_LRS").modules("region")[0].resource("storage")[
+        "sku"
+    ] == {"name": "Standard_LRS"}
 
 
 def test_the_journal_is_backed_up_all_the_time_and_locked() -> None:

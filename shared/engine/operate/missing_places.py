@@ -2,12 +2,13 @@
 
 A missing one would otherwise be found by the first message that needs it. Looking also opens the
 connections, so that the first message that is sent to another region does not wait for them. What
-was missing is looked at again now and then, until somebody has created it.
+was missing is looked at again now and then, until somebody has created it; a place that is watched
+always is, because it may be lost later and nothing else would say so.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Set
 
 from shared.domain.errors import LockstepError
 from shared.domain.reports import shorten
@@ -26,22 +27,27 @@ class MissingPlaces:
 
     def __init__(self, places: Mapping[str, Look]) -> None:
         self.places = places
+        self.watched: Set[str] = frozenset()
         self.reasons: dict[str, str] = {}
         self.looking: asyncio.Future[list[None]] | None = None
         self.began_at = 0.0
 
+    def watch(self, place: str, look: Look) -> None:
+        """Look at one more place, again and again."""
+        self.places = {**self.places, place: look}
+        self.watched |= {place}
+
     def begin_looking(self) -> None:
-        """Begin to look: at everything once, later at what was missing, if that is a while ago.
+        """Begin to look: at everything once, later at what was missing or is watched.
 
         Nothing waits for it, and nothing is raised. A function app cannot wait at its start, so
         whatever runs first in it calls this.
         """
         now = asyncio.get_running_loop().time()
+        again: Collection[str] = self.watched | self.reasons.keys()
         if self.looking is None:
-            again: Collection[str] = self.places.keys()
-        elif self.reasons and self.looking.done() and now >= self.began_at + LOOK_AGAIN_SECONDS:
-            again = list(self.reasons)
-        else:
+            again = self.places.keys()
+        elif not (again and self.looking.done() and now >= self.began_at + LOOK_AGAIN_SECONDS):
             return
         self.began_at = now
         # Side by side, each for a bounded time.
