@@ -475,7 +475,7 @@ resource service 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(
         { field: 'properties.incidentType', equals: 'Incident' }
         {
           field: 'properties.impactedServices[*].ServiceName'
-          containsAny: ['Azure Cosmos DB', 'Service Bus', 'Functions', 'Storage', 'Azure Monitor']
+          containsAny: ['Azure Cosmos DB', 'Service Bus', 'Azure Functions', 'App Service', 'Storage', 'Azure Monitor']
         }
       ]
     }
