@@ -16,7 +16,14 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.job.files import SparkFiles
-from spark.read.mapping import BODY_ONLY, DECIMAL, WHOLE_NUMBERS, SourceFormat, SourceMapping
+from spark.read.mapping import (
+    BODY_ONLY,
+    DECIMAL,
+    FILES_OPTIONS,
+    WHOLE_NUMBERS,
+    SourceFormat,
+    SourceMapping,
+)
 from spark.read.values import is_cut_by_readers, read_column
 from spark.schemas import BROKEN_LINE, build_text_schema
 
@@ -36,6 +43,8 @@ PACKAGES = {
     SourceFormat.DELTA: "io.delta:delta-spark_2.13",
     SourceFormat.AVRO: "org.apache.spark:spark-avro_2.13",
 }
+# The first line of JSON that is not one object a line.
+BEGINS_OVER_LINES = re.compile(r"\s*(\[|\{\s*$)")
 KEEP_BROKEN_LINES = {"columnNameOfCorruptRecord": BROKEN_LINE, "mode": "PERMISSIVE"}
 
 type Reader = DataFrameReader | DataStreamReader
@@ -49,7 +58,7 @@ def read_table(spark: SparkSession, path: str, mapping: SourceMapping) -> DataFr
             case SourceFormat.CSV:
                 table = read_csv(spark, path, columns, options)
             case SourceFormat.JSON:
-                table = read_json(spark.read, path, mapping)
+                table = read_json(spark, spark.read, path, mapping)
             case form:
                 table = read_typed(spark, path, form, columns, options)
                 require_types(path, table, mapping)
@@ -89,7 +98,17 @@ def read_csv(
     return mark_unclosed_quotes(table, options)
 
 
-def read_json(reader: Reader, path: str, mapping: SourceMapping) -> DataFrame:
+def read_json(spark: SparkSession, reader: Reader, path: str, mapping: SourceMapping) -> DataFrame:
+    """JSON, one object a line; raises JobRefused for files that begin as others do."""
+    given = {name.lower(): value for name, value in mapping.options.items()}
+    if str(given.get("multiline")).lower() != "true":
+        choice = {name: value for name, value in given.items() if name in FILES_OPTIONS}
+        first = spark.read.options(**choice).text(path).first()
+        if first is not None and BEGINS_OVER_LINES.match(first[0]):
+            raise JobRefused(
+                f"{path} is an array, or has objects of several lines, and would be read line by "
+                'line: say "options": {"multiLine": "true"} in the mapping'
+            )
     chosen = reader.options(**KEEP_BROKEN_LINES).options(**mapping.options)
     # Spark's reader of JSON rounds decimals, and cuts times, where a text would be refused.
     cut = [name for name, kind in mapping.columns.items() if is_cut_by_readers(kind)]
@@ -192,7 +211,7 @@ def stream_table(spark: SparkSession, folder: str, mapping: SourceMapping) -> Da
             case SourceFormat.CSV:
                 table = read_csv(spark, folder, list(mapping.columns), options, reader)
             case SourceFormat.JSON:
-                table = read_json(reader, folder, mapping)
+                table = read_json(spark, reader, folder, mapping)
             case SourceFormat.TABLE:
                 return prepare_table(reader.options(**options).table(folder), mapping)
             case form:

@@ -133,6 +133,13 @@ class LockstepDataSource(DataSource):
     def name(cls) -> str:
         return "lockstep"
 
+    def schema(self) -> StructType:
+        """Refuse to read, by OptionRefused."""
+        raise OptionRefused(
+            'nothing can be read of what was sent; spark.read.format("lockstep.journal") reads the '
+            "journal"
+        )
+
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check before a task starts; raises SchemaRefused, OptionRefused or InvalidSettings."""
         return LockstepWriter(self.check("mode", schema, overwrite), self.open_sender)
@@ -143,6 +150,9 @@ class LockstepDataSource(DataSource):
     def check(self, mode: str, schema: StructType, overwrite: bool) -> WriteOptions:
         if overwrite:
             raise OptionRefused(f"what was sent cannot be overwritten; use {mode}('append')")
+        # Spark itself gives a stream one.
+        if mode == "mode" and "path" in self.options:
+            raise OptionRefused("events go to the queues of the app settings: save() has no path")
         require_schema(schema)
         return WriteOptions.read(self.options, self.settings)
 
@@ -155,7 +165,9 @@ class PartitionWriter:
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
         """Send one partition; raises what the producer raises, so that Spark tries again."""
         gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-        progress = TaskProgress(TaskContext.get(), self.options.progress)
+        context = TaskContext.get()
+        self.options.require_counted(0 if context is None else context.partitionId())
+        progress = TaskProgress(context, self.options.progress)
         check = SequenceCheck(self.options.gaps)
         try:
             counts = asyncio.run(self.send(iterator, progress, check))

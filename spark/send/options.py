@@ -85,6 +85,17 @@ class WriteOptions:
             progress=progress,
         )
 
+    def require_counted(self, partition: int) -> None:
+        """Raise OptionRefused in a task that has no share of the rate.
+
+        Spark numbers partitions from 0 on, and no task knows how many there are.
+        """
+        if self.partitions is not None and partition >= self.partitions:
+            raise OptionRefused(
+                f"the rate is shared by partitions={self.partitions}, but the table has at least "
+                f"{partition + 1} partitions: give their number, or coalesce the table"
+            )
+
     @property
     def rate_per_task(self) -> float | None:
         if self.rate is None or self.partitions is None:

@@ -31,6 +31,7 @@ def record(folder: Path, message: Message) -> None:
         "id": message.id,
         "session": message.session,
         "sequence": get_number(message).sequence,
+        "type": message.type,
         "body": message.body.decode(),
         "time": message.time,
     }

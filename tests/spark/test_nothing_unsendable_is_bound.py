@@ -2,21 +2,16 @@
 
 import json
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from shared.domain.message import BODY_BYTES_MAX
 from spark.feeding import FeedConfig, FeedResult, feed
-from spark.feeding.judging import ChangePolicies, judge_as_new, plan_events, select_unsendable
+from spark.feeding.judging import ChangePolicies, plan_events
 from spark.feeding.manifest import Manifest
-from spark.read.facts import map_rows
-from spark.read.mapping import SourceMapping
-from spark.schemas import BROKEN_LINE, EVENTS, FACTS, PLAN
-from spark.send.rows import build_messages
+from spark.schemas import PLAN
 from tests.spark.bookings import GROUP, assert_same_table, bound, fact, stood
 from tests.spark.recording import recorded
 
@@ -111,20 +106,29 @@ def test_what_sending_refuses_gets_no_number_and_leaves_no_gap(spark: SparkSessi
     assert_same_table(found, spark.createDataFrame(expected, PLAN))
 
 
-@pytest.mark.parametrize("manifest", [None, "manifest"])
+WAYS = [("manifest", False), ("manifest", True), (None, False), (None, True)]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "dry"),
+    [WAYS[0], *(pytest.param(*way, marks=pytest.mark.proof) for way in WAYS[1:])],
+)
 def test_a_table_of_nothing_sendable_is_rejected_whole_and_binds_nothing(
-    spark: SparkSession, recorded_here: None, sink: Path, tmp_path: Path, manifest: str | None
+    spark: SparkSession,
+    recorded_here: None,
+    sink: Path,
+    tmp_path: Path,
+    manifest: str | None,
+    dry: bool,
 ) -> None:
     place = manifest and str(tmp_path / manifest)
     rows = [spoil(1, {"account": "saga:1"})]
 
-    dry = feed_rows(spark, tmp_path, rows, manifest=place, dry_run=True)
-    told = feed_rows(spark, tmp_path, rows, manifest=place)
+    told = feed_rows(spark, tmp_path, rows, manifest=place, dry_run=dry)
 
-    for each in (dry, told):
-        assert each.sending.standings["unsendable"] == 1
-        assert each.sending.counts.sent == 0
-    assert len(list_rejects(tmp_path)) == 1
+    assert told.sending.standings["unsendable"] == 1
+    assert told.sending.counts.sent == 0
+    assert len(list_rejects(tmp_path)) == (0 if dry else 1)
     assert list_sent(sink) == []
     if place:
         assert Manifest(spark, place).read_history().steps == ()
@@ -143,70 +147,3 @@ def test_without_a_manifest_too_numbers_have_no_gap_where_a_row_was_refused(
         "unsendable: type 'lockstep.x' is the app's own: nobody outside may send it"
     ]
     assert list_sent(sink) == [("a", n, f'{{"text":"{n}"}}') for n in range(3)]
-
-
-ODD_TEXTS = (
-    *("", " ", "saga:", "saga:x", "lockstep.", "lockstep.y", "$", "here:a", "\x00", "\n", "\u2028"),
-    *("0000-01-01", "9999-12-31", "10000-01-01", "2026-W01-1", "20260102", "2026-02-30", "12:30"),
-    *("2026-01-02 03:04:05.25", "2026-01-02T03:04:05+25:00", "NaN", "{", '"', "\\", "é", "\ufeff"),
-)
-CHARACTERS = "aZ09 :.-TZ\t\u0085\u00e9\u4e2d\U0001f6e9\U00010ffff"
-KINDS = ("string", "date", "timestamp", "timestamp_ntz")
-# A year that Spark can write and Python cannot read.
-FAR = "timestamp_micros(253402300800000000 + {})"
-
-
-def draw_text(random: Random) -> str | None:
-    match random.randrange(8):
-        case 0:
-            return None
-        case 1 | 2 | 3:
-            return random.choice(ODD_TEXTS)
-        case 4:
-            # Around the limits of ids and types.
-            length = random.choice((64, 65, 127, 128, 129, 255, 256, 257))
-            return random.choice("aé\U0001f6e9") * length
-        case _:
-            return "".join(random.choices(CHARACTERS, k=random.randrange(1, 12)))
-
-
-def draw_table(spark: SparkSession, random: Random, rows: int) -> tuple[DataFrame, SourceMapping]:
-    kind = random.choice(KINDS)
-    columns = dict.fromkeys(NAMES, "string") | {"line": "int", "at": kind}
-    drawn = [
-        tuple(random.randrange(5) if name == "line" else draw_text(random) for name in NAMES)
-        for _ in range(rows)
-    ]
-    table = spark.createDataFrame(drawn, ", ".join(f"{n} {SAID['columns'][n]}" for n in NAMES))
-    if kind != "string":
-        far = F.expr(FAR.format(random.randrange(10**17)))
-        at = F.when(F.rand(random.randrange(99)) < 0.5, far).otherwise(F.now())
-        table = table.withColumn("at", at.cast(kind))
-    mapping = SourceMapping.parse(SAID | {"columns": columns})
-    return table.withColumn(BROKEN_LINE, F.lit(None).cast("string")), mapping
-
-
-TABLES = [pytest.param(3, 300), pytest.param(40, 250, marks=pytest.mark.proof)]
-
-
-@pytest.mark.parametrize(("tables", "rows"), TABLES)
-def test_whatever_a_table_holds_what_judging_accepts_sending_accepts(
-    spark: SparkSession, tables: int, rows: int
-) -> None:
-    seed = Random().randrange(10**9)
-    random, accepted, refused = Random(seed), 0, 0
-    for _ in range(tables):
-        facts = map_rows(*draw_table(spark, random, rows)).where("reason is null")
-        judged = judge_as_new(facts.select(*FACTS.names)).persist()
-        planned = plan_events(judged, GROUP, ChangePolicies()).select(*EVENTS.names).collect()
-        unsendable = select_unsendable(judged, GROUP, ChangePolicies()).collect()
-
-        assert len(build_messages(planned)) == len(planned), seed
-        assert len(planned) + len(unsendable) == judged.count(), seed
-        numbers: dict[str, list[int]] = {}
-        for event in planned:
-            numbers.setdefault(event["session"], []).append(event["sequence"])
-        assert all(sorted(each) == list(range(len(each))) for each in numbers.values()), seed
-        judged.unpersist()
-        accepted, refused = accepted + len(planned), refused + len(unsendable)
-    assert accepted > 0 < refused, seed

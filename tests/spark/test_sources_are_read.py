@@ -1,6 +1,7 @@
 """Tables in files, folders and catalogs are read as they were written, or refused by name."""
 
 import csv
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from spark.feeding.rejects import RowCounts
 from spark.job.failures import JobRefused, find_root_cause
 from spark.read.facts import map_rows
 from spark.read.mapping import SourceMapping
-from spark.read.sources import read_table, stream_table
+from spark.read.sources import BEGINS_OVER_LINES, read_table, stream_table
 from tests.spark.bookings import ROWS, SCHEMA, declare
 
 
@@ -160,6 +161,26 @@ def test_a_parquet_file_with_another_type_is_refused_by_its_name(
         stream(spark, tmp_path / "in", "parquet")
 
     assert "1.parquet" in find_root_cause(failure.value)
+
+
+def test_json_that_is_not_an_object_a_line_is_refused_with_what_to_say(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [{"account": "a", "line": n, "amount": n} for n in (1, 2)]
+    (tmp_path / "rows.json").write_text("[" + ",\n".join(map(json.dumps, rows)) + "]")
+    (tmp_path / "notes.txt").write_text("another file, which is not chosen\n")
+    chosen = {"pathGlobFilter": "*.json"}
+    remedy = re.escape('say "options": {"multiLine": "true"} in the mapping')
+
+    for read in (read_table, stream_table):
+        with pytest.raises(JobRefused, match=remedy):
+            read(spark, str(tmp_path), declare("json", options=chosen))
+    over_lines = declare("json", options=chosen | {"multiLine": "true"})
+    found = read_table(spark, str(tmp_path), over_lines).collect()
+    assert [row["amount"] for row in found] == [1, 2]
+
+    for begin, is_over in (("[{", True), (" {", True), ('{"a":1}', False), ("what", False)):
+        assert bool(BEGINS_OVER_LINES.match(begin)) is is_over
 
 
 HEADER = ["note", "account", "line", "text"]

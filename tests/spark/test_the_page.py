@@ -86,7 +86,7 @@ def test_every_standing_and_every_column_is_on_the_page() -> None:
 def test_every_word_of_the_command_lines_that_the_page_uses_is_known() -> None:
     parsers = (build_feed_parser(), build_reconcile_parser(), build_replay_parser())
     known = " ".join(parser.format_help() for parser in parsers)
-    sparks = {"--py-files", "--conf", "--archives"}
+    sparks = {"--py-files", "--conf", "--archives", "--deploy-mode"}
     used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", PAGE.text)) - sparks
 
     assert {word for word in used if word not in known} == set()

@@ -2,11 +2,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import PySparkAttributeError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from shared.domain.errors import InvalidOptions
@@ -122,6 +124,36 @@ def test_every_fault_of_a_schema_is_named() -> None:
 def test_overwriting_is_refused() -> None:
     with pytest.raises(OptionRefused, match="append"):
         LockstepDataSource(as_spark_gives_them()).writer(EVENTS, overwrite=True)
+
+
+def test_a_path_and_a_read_are_refused_with_what_to_do_instead() -> None:
+    source = LockstepDataSource(as_spark_gives_them(path="/lake/events"))
+
+    with pytest.raises(OptionRefused, match=r"to the queues of the app settings: save\(\) has no"):
+        source.writer(EVENTS, overwrite=False)
+    source.streamWriter(EVENTS, overwrite=False)
+    with pytest.raises(OptionRefused, match=r'format\("lockstep.journal"\) reads the journal'):
+        source.schema()
+
+
+def test_a_task_without_a_share_of_the_rate_sends_nothing(
+    monkeypatch: pytest.MonkeyPatch, sink: Path
+) -> None:
+    options = settings(sink) | {"rate": "100", "partitions": "2"}
+    writer = RecordingDataSource(options).writer(EVENTS, overwrite=False)
+    row = Row(**dict.fromkeys(EVENTS.names, "a") | {"sequence": 0, "body": "{}", "time": None})
+    for partition in range(3):
+        task = SimpleNamespace(partitionId=lambda at=partition: at, attemptNumber=lambda: 0)
+        monkeypatch.setattr(TaskContext, "get", lambda of=task: of)
+        if partition < 2:
+            assert writer.write(iter([row])) == PartitionSent(
+                SendCounts(1, pending=1), digest_sessions([("a", "a")])
+            )
+        else:
+            with pytest.raises(OptionRefused, match="partitions=2, but the table has at least 3"):
+                writer.write(iter([row]))
+
+    assert len(recorded(sink)) == 2
 
 
 def test_a_session_cut_across_tasks_is_found_when_all_has_been_sent() -> None:
