@@ -94,7 +94,7 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         sent = SendCounts()
         if not chosen.dry_run:
             with console.show_progress("sending", count) as display:
-                writer = EventWriter(chosen.rate, chosen.batch, gaps=True, progress=display.address)
+                writer = EventWriter(chosen.rate, chosen.batch, gaps=True, reports=display.reports)
                 # What can never be sent must not keep back what can.
                 sent = writer.send(rows.where("refusal is null"), count - refused)
             require_all_sent(count - refused, sent)

@@ -117,7 +117,7 @@ def feed_facts(
     console.log("sending" + (f", {options.rate:g} a second" if options.rate else ""))
     events = plan_events(classified, options.group, policies)
     with console.show_progress("sending", counts.events) as display:
-        sent = replace(writer, progress=display.address).send(events, counts.events)
+        sent = replace(writer, reports=display.reports).send(events, counts.events)
     # Only then is it worth while to ask the gate once more what it has held back.
     unsendable = name_unsendable(reject() if sent.sent != counts.events else {})
     require_all_sent(counts.events - sum(unsendable.values()), sent)

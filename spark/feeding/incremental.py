@@ -222,7 +222,7 @@ class IncrementalFeed:
         if events:
             with self.console.show_progress("sending", events, note_end) as display:
                 lanes = step.lanes or self.writer.lanes
-                writer = replace(self.writer, progress=display.address, lanes=lanes)
+                writer = replace(self.writer, reports=display.reports, lanes=lanes)
                 counts = writer.send(plan, events)
         if counts.sent != events:
             # What a lane that has ended did not read is not sent.

@@ -17,14 +17,13 @@ from pyspark.sql import SparkSession
 
 from shared.settings import InvalidSettings
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
-from spark.job.progress import ProgressListener
+from spark.job.progress import TaskReports
 from spark.job.runtime import INTERRUPTED, JobInterrupted
 
 FAILED = 2
 BAR_SECONDS, LINES_SECONDS = 0.25, 10.0
 BAR_CELLS = 24
 CLEAR_LINE = "\r\x1b[K"
-LOOPBACK = "127.0.0.1"
 # How soon the end of a partition is noted.
 NOTED_SECONDS = 1.0
 
@@ -71,18 +70,14 @@ class JobConsole:
     ) -> "Iterator[ProgressDisplay]":
         """Show how far a step is while in the context.
 
-        With `rows`, how many there are to send, the display has an address to which tasks can send
-        their own progress. Without it, or until a task has sent any, Spark's tasks are counted.
-        `note_end` is called with each partition that has sent all it has, also by a quiet console,
-        in a thread of its own; a partition of which that is not heard is left out.
+        With `rows`, how many there are to send, the display has `reports` for the tasks that send
+        them. Without it, or until a task has told of any, Spark's tasks are counted. `note_end` is
+        called with each partition that has sent all it has, also by a quiet console, in a thread of
+        its own.
         """
         spark = SparkSession.active()
-        listener = None
-        if rows and (note_end or not self.is_quiet):
-            host = spark.sparkContext.getConf().get("spark.driver.host") or LOOPBACK
-            with suppress(OSError):  # Without a listener Spark's own tasks are counted instead.
-                listener = ProgressListener(host)
-        display = ProgressDisplay(self, step, spark, rows, listener, note_end)
+        reports = TaskReports(spark.sparkContext, listens=not self.is_quiet) if rows else None
+        display = ProgressDisplay(self, step, spark, rows, reports, note_end)
         thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
         try:
             if note_end or not self.is_quiet:
@@ -92,8 +87,8 @@ class JobConsole:
             display.over.set()
             if thread.is_alive():
                 thread.join()
-            if listener is not None:
-                listener.close()
+            if reports is not None:
+                reports.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +130,13 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(slots=True)
 class ProgressDisplay:
-    """Shows a running step. It counts the rows that tasks report, or else Spark's own tasks."""
+    """Shows a running step. It counts the rows that tasks tell of, or else Spark's own tasks."""
 
     console: JobConsole
     step: str
     spark: SparkSession
     rows: int | None
-    listener: ProgressListener | None = None
+    reports: TaskReports | None = None
     note_end: NoteEnd | None = None
     noted: set[int] = field(default_factory=set)
     began: float = field(default_factory=time.monotonic)
@@ -151,14 +146,10 @@ class ProgressDisplay:
     def is_terminal(self) -> bool:
         return sys.stderr.isatty()
 
-    @property
-    def address(self) -> str | None:
-        return None if self.listener is None else self.listener.address
-
     def measure(self) -> StepProgress | None:
         """Return how far the step is now; None if there is nothing to count."""
         seconds = time.monotonic() - self.began
-        sent = self.listener.receive() if self.listener else None
+        sent = self.reports.count_rows() if self.reports else None
         if sent is not None and self.rows:
             return StepProgress(sent, self.rows, "rows", seconds)
         tracker = self.spark.sparkContext.statusTracker()
@@ -187,10 +178,9 @@ class ProgressDisplay:
 
     def note_ends(self) -> None:
         """Tell `note_end` of the partitions that have ended since the last call."""
-        if self.listener is None or self.note_end is None:
+        if self.reports is None or self.note_end is None:
             return
-        self.listener.receive()
-        for partition in sorted(self.listener.ended - self.noted):
+        for partition in sorted(self.reports.ended.keys() - self.noted):
             self.noted.add(partition)
             self.note_end(partition)
 

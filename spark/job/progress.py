@@ -1,24 +1,46 @@
-"""The progress of a write's tasks: written to their stderr, or sent to the driver.
+"""The progress of a write's tasks as its driver hears it: how far each is, and that it has ended.
 
-This is best effort by design. If a datagram is lost, or a firewall drops it, only the display of
-the progress suffers.
+That a task has ended, and how many rows it has sent, comes by an accumulator, which Spark brings to
+the driver with the task's success. While a task runs, Spark brings nothing of what Python counts,
+so how far it is comes in datagrams. Where none is heard, the display shows the rows of the tasks
+that have ended.
 """
 
 import re
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from functools import cache
 from secrets import token_hex
 
-from pyspark import TaskContext
+from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
 
 LINE_SECONDS, DATAGRAM_SECONDS = 5.0, 0.5
-# host:port/token, as in ProgressListener.address.
-ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\d{1,5})/(?P<token>\w+)")
+# A token, and where datagrams are taken host:port before it, as in TaskReports.address.
+ADDRESS = re.compile(r"(?:(?P<host>.+):(?P<port>\d{1,5})/)?(?P<token>[0-9a-f]{16})")
 DATAGRAM_BYTES_MAX = 256
-# Follows the rows of a partition that has sent all of them.
-END = "end"
+LOOPBACK = "127.0.0.1"
+
+# The rows that a task has sent, by the token of its write and its partition.
+type TaskEnds = dict[tuple[str, int], int]
+
+
+class TaskEndsParam(AccumulatorParam[TaskEnds]):
+    """Adds the tasks of one value to those of another, in place: it is read in other threads."""
+
+    def zero(self, value: TaskEnds) -> TaskEnds:  # noqa: ARG002 - its name is Spark's
+        return {}
+
+    def addInPlace(self, value1: TaskEnds, value2: TaskEnds) -> TaskEnds:  # noqa: N802
+        value1.update(value2)
+        return value1
+
+
+@cache
+def gather_ends(context: SparkContext) -> Accumulator[TaskEnds]:
+    """The accumulator of all writes of an application: Spark forgets none, so there is but one."""
+    return context.accumulator({}, TaskEndsParam())
 
 
 class TaskProgress:
@@ -27,7 +49,7 @@ class TaskProgress:
     def __init__(self, context: TaskContext | None, address: str | None = None) -> None:
         self.partition = context.partitionId() if context else 0
         self.attempt = context.attemptNumber() if context else 0
-        self.address = address
+        self.address = ADDRESS.fullmatch(address) if address else None
         self.interval = DATAGRAM_SECONDS if address else LINE_SECONDS
         self.due_at = time.monotonic() + self.interval
 
@@ -37,82 +59,69 @@ class TaskProgress:
         self.due_at = time.monotonic() + self.interval
         if self.address is None:
             self.log(f"{sent} sent")
-        else:
-            send_progress(self.address, self.partition, sent)
+        elif self.address["host"]:
+            # The rows are sent all the same, if nobody hears of them.
+            with suppress(OSError):
+                words = f"{self.address['token']} {self.partition} {sent}"
+                with socket.socket(type=socket.SOCK_DGRAM) as sender:
+                    place = (self.address["host"], int(self.address["port"]))
+                    sender.sendto(words.encode(), place)
 
-    def finish(self, sent: int) -> None:
-        """Report that all of the partition was sent."""
-        if self.address is not None:
-            send_progress(self.address, self.partition, sent, is_end=True)
+    def finish(self, sent: int, ends: Accumulator[TaskEnds] | None) -> None:
+        """Report that all of the partition was sent; it counts if this attempt succeeds."""
+        if self.address is not None and ends is not None:
+            ends.add({(self.address["token"], self.partition): sent})
 
     def log(self, line: str) -> None:
         sys.stderr.write(f"partition {self.partition}, try {self.attempt + 1}: {line}\n")
         sys.stderr.flush()
 
 
-def send_progress(address: str, partition: int, sent: int, *, is_end: bool = False) -> None:
-    """Send one datagram; a receiver that cannot be reached is ignored."""
-    found = ADDRESS.fullmatch(address)
-    if found is None:
-        raise ValueError(f"no host:port/token: {address!r}")
-    try:
-        family, kind, _, _, place = resolve_address(found["host"], int(found["port"]))
-        with socket.socket(family, kind) as sender:
-            words = [found["token"], str(partition), str(sent), *([END] if is_end else [])]
-            sender.sendto(" ".join(words).encode(), place)
-    except OSError:
-        return  # The rows are sent all the same.
+class TaskReports:
+    """The reports of one write's tasks to the driver; the token keeps others out. To be closed.
 
-
-def resolve_address(host: str, port: int) -> tuple[int, int, int, str, tuple[str, int]]:
-    """The first address for datagrams to a host, as socket.getaddrinfo has it."""
-    bare = host.removeprefix("[").removesuffix("]")
-    found: list[tuple[int, int, int, str, tuple[str, int]]]
-    found = socket.getaddrinfo(bare, port, type=socket.SOCK_DGRAM)  # type: ignore[assignment]
-    return found[0]
-
-
-@dataclass(slots=True)
-class ProgressListener:
-    """Receives on the driver how far tasks are; the token keeps others out. To be closed.
-
-    `ended` are the partitions of which all was sent. One may be missing, if its datagram was lost.
+    Without `listens` it hears only of tasks that have ended.
     """
 
-    host: str
-    token: str = field(default_factory=lambda: token_hex(8))
-    rows: dict[int, int] = field(default_factory=dict)
-    ended: set[int] = field(default_factory=set)
-    receiver: socket.socket = field(init=False)
-
-    def __post_init__(self) -> None:
-        family, kind, _, _, place = resolve_address(self.host, 0)
-        self.receiver = socket.socket(family, kind)
-        self.receiver.setblocking(False)
-        self.receiver.bind(place)
+    def __init__(self, context: SparkContext, *, listens: bool = True) -> None:
+        self.ends = gather_ends(context)
+        self.address = self.token = token_hex(8)
+        self.rows: dict[int, int] = {}
+        self.receiver: socket.socket | None = None
+        if listens:
+            host = context.getConf().get("spark.driver.host") or LOOPBACK
+            with suppress(OSError):
+                self.receiver = socket.socket(type=socket.SOCK_DGRAM)
+                self.receiver.setblocking(False)
+                self.receiver.bind((host, 0))
+                self.address = f"{host}:{self.receiver.getsockname()[1]}/{self.token}"
 
     @property
-    def address(self) -> str:
-        return f"{self.host}:{self.receiver.getsockname()[1]}/{self.token}"
+    def ended(self) -> dict[int, int]:
+        """The partitions of which all was sent, each with its rows."""
+        found = list(self.ends.value.items())
+        return {partition: sent for (token, partition), sent in found if token == self.token}
 
-    def receive(self) -> int | None:
-        """The rows of all partitions so far; None until a task has sent something."""
-        while True:
+    def count_rows(self) -> int | None:
+        """The rows of all partitions so far; None until a task has told of any."""
+        self.receive()
+        rows = self.rows | self.ended
+        return sum(rows.values()) if rows else None
+
+    def receive(self) -> None:
+        while self.receiver is not None:
             try:
                 words = self.receiver.recv(DATAGRAM_BYTES_MAX).decode(errors="replace").split()
             except BlockingIOError:
-                return sum(self.rows.values()) if self.rows else None
+                return
             match words:
-                case [self.token, partition, sent, *end] if (
-                    partition.isdecimal() and sent.isdecimal() and end in ([], [END])
-                ):
+                case [self.token, partition, sent] if partition.isdecimal() and sent.isdecimal():
                     # A second attempt of a task starts again at 0; what was sent stays sent.
                     before = self.rows.get(int(partition), 0)
                     self.rows[int(partition)] = max(before, int(sent))
-                    if end:
-                        self.ended.add(int(partition))
-                case _:
-                    continue
 
     def close(self) -> None:
-        self.receiver.close()
+        for partition in self.ended:
+            self.ends.value.pop((self.token, partition), None)
+        if self.receiver is not None:
+            self.receiver.close()

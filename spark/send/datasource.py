@@ -26,7 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
-from pyspark import TaskContext
+from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -40,7 +40,7 @@ from shared.domain.errors import LockstepError
 from shared.domain.message import Message
 from shared.settings import Settings
 from spark.job.failures import JobRefused
-from spark.job.progress import TaskProgress
+from spark.job.progress import TaskEnds, TaskProgress, TaskReports, gather_ends
 from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import EVENTS
 from spark.send.arranging import arrange_in_event_order, arrange_in_runs
@@ -123,10 +123,11 @@ class LockstepDataSource(DataSource):
     """Writes events (schemas.EVENTS), in batch or as a stream; append only. Options: options.py.
 
     App settings that are no options are in `settings` (with_settings), or else in the
-    environment in which Spark was started.
+    environment in which Spark was started. `ends` is for a driver that asks which tasks have ended.
     """
 
     settings: Mapping[str, str] = MappingProxyType({})
+    ends: Accumulator[TaskEnds] | None = None
     open_sender: OpenSender = staticmethod(open_sender)
 
     @classmethod
@@ -142,7 +143,8 @@ class LockstepDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Check before a task starts; raises SchemaRefused, OptionRefused or InvalidSettings."""
-        return LockstepWriter(self.check("mode", schema, overwrite), self.open_sender)
+        options = self.check("mode", schema, overwrite)
+        return LockstepWriter(options, self.open_sender, self.ends)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         return LockstepStreamWriter(self.check("outputMode", schema, overwrite), self.open_sender)
@@ -161,6 +163,7 @@ class LockstepDataSource(DataSource):
 class PartitionWriter:
     options: WriteOptions
     open_sender: OpenSender
+    ends: Accumulator[TaskEnds] | None = None
 
     def write(self, iterator: Iterator[Row]) -> PartitionSent:
         """Send one partition; raises what the producer raises, so that Spark tries again."""
@@ -174,7 +177,7 @@ class PartitionWriter:
         except LockstepError as error:
             progress.log(f"{type(error).__name__}: {error}")
             raise
-        progress.finish(counts.sent)
+        progress.finish(counts.sent, self.ends)
         return PartitionSent(counts, digest_sessions(check.last))
 
     async def send(
@@ -287,7 +290,7 @@ class EventWriter:
     `gaps` is for a part of what was sent before. `settings` are connections, over those that are
     in the environment when it sends; Spark gets neither as options. `lanes` is how many partitions
     send, each with connections of its own; by default it follows from the number of events, see
-    choose_lanes. `progress` is the address to which the tasks send how far they are.
+    choose_lanes. `reports` hears from the tasks how far they are and that they have ended.
     """
 
     rate: float | None = None
@@ -295,7 +298,7 @@ class EventWriter:
     gaps: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     source: type[LockstepDataSource] = LockstepDataSource
-    progress: str | None = None
+    reports: TaskReports | None = None
     lanes: int | None = None
 
     def choose_lanes(self, spark: SparkSession, events: int) -> int:
@@ -313,6 +316,7 @@ class EventWriter:
         spark = rows.sparkSession
         partitions = self.choose_lanes(spark, events)
         source = self.name_source()
+        source.ends = gather_ends(spark.sparkContext)
         spark.dataSource.register(source)
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:
@@ -320,8 +324,8 @@ class EventWriter:
             gaps = "allow" if self.gaps else "refuse"
             writer = arrange(rows, partitions).write.format(source.name()).mode("append")
             writer = writer.options(batch=self.batch, summary=str(summary), gaps=gaps)
-            if self.progress:
-                writer = writer.options(progress=self.progress)
+            if self.reports:
+                writer = writer.options(progress=self.reports.address)
             if self.rate:
                 writer = writer.options(rate=self.rate, partitions=partitions)
             writer.save()

@@ -28,8 +28,8 @@ class WriteOptions:
     fences writers of the same group that have a lower level. `gaps` allows numbers to skip, as they
     do in a part of what was sent before; what follows a gap waits until the gap is filled.
     `patience` is for how many seconds an operation is repeated while no region takes it, before the
-    task fails. `progress` is the address of a ProgressListener, to which the tasks send how far
-    they are; without it they write that to their stderr.
+    task fails. `progress` is the address of TaskReports, to which the tasks send how far they are;
+    without it they write that to their stderr.
     """
 
     # Connection strings are among them.
@@ -70,7 +70,7 @@ class WriteOptions:
         if gaps not in GAPS:
             raise OptionRefused(f"gaps must be {' or '.join(GAPS)}, not {gaps!r}")
         if progress is not None and not ADDRESS.fullmatch(progress):
-            raise OptionRefused(f"progress must be host:port/token, not {progress!r}")
+            raise OptionRefused(f"progress must be an address of a driver, not {progress!r}")
         rate, partitions = given.get("rate"), given.get("partitions")
         patience = given.get("patience", str(PATIENCE_DEFAULT_SECONDS))
         return cls(

@@ -3,18 +3,20 @@
 import io
 import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from local.testing.patience import eventually
 from spark.feeding.numbering import number_facts
 from spark.job.console import CLEAR_LINE, JobConsole, ProgressDisplay, StepProgress, format_duration
-from spark.job.progress import ProgressListener, TaskProgress, send_progress
+from spark.job.progress import TaskProgress, TaskReports, gather_ends
 from spark.send.datasource import EventWriter
 from tests.spark.bookings import GROUP, fact, facts_of, settings
-from tests.spark.recording import RecordingDataSource
+from tests.spark.recording import CLOSING, RecordingDataSource, recorded
 
 SECONDS_MAX = 30.0
 
@@ -39,17 +41,23 @@ def test_rows_are_shown_with_share_rate_and_time_left() -> None:
     ]
 
 
-def test_a_listener_sums_the_partitions_and_ignores_who_does_not_know_its_token() -> None:
-    listener = ProgressListener("127.0.0.1")
-    try:
-        assert listener.receive() is None
-        send_progress(listener.address, 0, 40)
-        send_progress(listener.address, 1, 7)
-        send_progress(listener.address, 0, 5)
-        send_progress(listener.address.rpartition("/")[0] + "/stranger", 2, 1_000)
-        eventually(lambda: listener.receive() == 47, seconds=SECONDS_MAX)
-    finally:
-        listener.close()
+def tell(address: str, partition: int, sent: int) -> None:
+    """Report as a task does that is due to."""
+    progress = TaskProgress(None, address)
+    progress.partition, progress.due_at = partition, 0.0
+    progress(sent)
+
+
+def test_reports_sum_the_partitions_and_ignore_who_does_not_know_the_token(
+    spark: SparkSession,
+) -> None:
+    with closing(TaskReports(spark.sparkContext)) as reports:
+        assert reports.count_rows() is None
+        tell(reports.address, 0, 40)
+        tell(reports.address, 1, 7)
+        tell(reports.address, 0, 5)
+        tell(reports.address.rpartition("/")[0] + "/" + 16 * "0", 2, 1_000)
+        eventually(lambda: reports.count_rows() == 47, seconds=SECONDS_MAX)
 
 
 def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
@@ -57,29 +65,50 @@ def test_a_driver_that_cannot_be_reached_stops_no_task() -> None:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
 
-    TaskProgress(None, f"127.0.0.1:{port}/token").finish(3)
-    TaskProgress(None, "127.0.0.1:0/token").finish(3)
+    for place in (f"127.0.0.1:{port}/", "127.0.0.1:0/", "no such host:1/", ""):
+        tell(place + 16 * "0", 0, 3)
 
 
-def test_the_rows_of_a_write_are_received_while_it_is_shown(
+def test_when_no_datagram_arrives_the_rows_and_the_ends_of_tasks_are_known_by_spark(
     spark: SparkSession, sink: Path
 ) -> None:
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
     events = number_facts(facts_of(spark, facts), GROUP)
+    noted: list[int] = []
 
-    with JobConsole("feed").show_progress("sending", 12) as display:
+    with JobConsole("feed", is_quiet=True).show_progress("sending", 12, noted.append) as display:
+        assert display.reports is not None
+        assert display.reports.receiver is None
         told = settings(sink)
-        load = EventWriter(settings=told, source=RecordingDataSource, progress=display.address)
+        load = EventWriter(
+            settings=told, source=RecordingDataSource, reports=display.reports, lanes=3
+        )
         counts = load.send(events, 12)
+        reached = display.measure()
+        ended = display.reports.ended
 
-        def measure_the_whole() -> StepProgress | None:
-            reached = display.measure()
-            return reached if reached and reached.done == 12 else None
-
-        reached = eventually(measure_the_whole, seconds=SECONDS_MAX)
-        assert reached is not None
-
+    assert reached is not None
     assert (counts.sent, reached.done, reached.total, reached.unit) == (12, 12, 12, "rows")
+    assert ended == {n: len(recorded(sink, partition=n)) for n in range(3)}
+    assert sorted(noted) == [0, 1, 2]
+    assert gather_ends(spark.sparkContext).value == {}, "nothing is kept of a write that is over"
+
+
+def test_when_a_try_of_a_task_fails_its_end_is_not_heard(spark: SparkSession, sink: Path) -> None:
+    facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
+    events = number_facts(facts_of(spark, facts), GROUP)
+    noted: list[int] = []
+    failing = settings(sink) | {"LOCKSTEP_QUEUE": "9", "LOCKSTEP_OUTPUT_QUEUE": CLOSING}
+
+    with JobConsole("feed", is_quiet=True).show_progress("sending", 12, noted.append) as display:
+        load = EventWriter(
+            settings=failing, source=RecordingDataSource, reports=display.reports, lanes=3
+        )
+        with pytest.raises(PySparkException):
+            load.send(events, 12)
+
+    assert recorded(sink, attempt=0), "something was sent all the same"
+    assert noted == []
 
 
 @pytest.mark.parametrize("stderr", [Terminal(), io.StringIO()], ids=["terminal", "file"])
@@ -113,7 +142,8 @@ def test_a_quiet_console_writes_only_why_there_is_no_result(
     console.log("reading")
     with console.show_progress("sending", 8) as display:
         spark.range(3).count()
-        assert display.address is None
+        assert display.reports is not None
+        assert display.reports.receiver is None
     assert stderr.getvalue() == ""
 
     assert console.report_failure("no such file") == 2

@@ -97,7 +97,7 @@ def test_without_settings_the_first_missing_one_is_named() -> None:
         ({"gaps": "maybe"}, "gaps must be refuse or allow, not 'maybe'"),
         ({"owner_level": "32768"}, "owner_level must be within 0..32767, not '32768'"),
         ({"patience": "-1"}, "patience must be seconds from 0 on, not '-1'"),
-        ({"progress": "stderr"}, "progress must be host:port/token, not 'stderr'"),
+        ({"progress": "stderr"}, "progress must be an address of a driver, not 'stderr'"),
         ({"speed": "9"}, "unknown options: speed"),
     ],
 )
