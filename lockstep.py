@@ -52,8 +52,9 @@ from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, k
 from shared.domain.saga.record import SagaKinds
 
 if TYPE_CHECKING:
-    from functions.app import build_app, find_handlers
+    from functions.app import build_app
     from shared.engine.consume.outcomes import Answered
+    from shared.engine.handle.find import find_handlers
     from shared.publishing.asking import Asker
     from shared.publishing.message import MessageBatch, SessionMessage
     from shared.publishing.opening import (
@@ -145,8 +146,9 @@ __all__ = [
 ]
 
 _LATER = {
-    "functions.app": ("build_app", "find_handlers"),
+    "functions.app": ("build_app",),
     "shared.engine.consume.outcomes": ("Answered",),
+    "shared.engine.handle.find": ("find_handlers",),
     "shared.publishing.asking": ("Asker",),
     "shared.publishing.message": ("MessageBatch", "SessionMessage"),
     "shared.publishing.opening": (

@@ -6,6 +6,7 @@ from typing import Annotated, Never
 
 import typer
 
+from cli.backtest import backtest
 from cli.client import AppClient
 from cli.decide import VERBS, build_verb, edit, end_session, erase_data, redirect, replace_state
 from cli.display import tell
@@ -129,6 +130,7 @@ def up(
 
 # By what they are for, as --help shows them.
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+    MAKE: {"backtest": backtest},
     "Look": {
         "sessions": print_sessions,
         "show": print_session,

@@ -21,12 +21,12 @@ REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 JOB_TEXT = '''\
-"""spark-submit --py-files lockstep.zip lockstep_job.py feed|reconcile|replay ..."""
+"""spark-submit --py-files lockstep.zip lockstep_job.py feed|reconcile|replay|backtest ..."""
 
 import importlib
 import sys
 
-JOBS = ("feed", "reconcile", "replay")
+JOBS = ("feed", "reconcile", "replay", "backtest")
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in JOBS:
@@ -53,7 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_package(folder: Path) -> None:
     pins = select_pins((ROOT / "requirements.txt").read_text().splitlines())
-    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*"))
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*")]
+    # An app's handlers import this one, which a backtest loads.
+    files.append(ROOT / "lockstep.py")
     shipped = (file for file in files if SAMPLES not in file.parents)
     with ZipFile(folder / ARCHIVE, "w", ZIP_DEFLATED) as archive:
         # In the same order on every machine.

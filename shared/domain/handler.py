@@ -42,12 +42,26 @@ REMINDERS_MAX = 100
 MANY_DIGITS = re.compile(r"\d{16}")
 
 
-class Context:
-    """Ids, randomness and time that depend on the message alone, and what was captured once."""
+class NotCaptured(LookupError):
+    """A message that is run again asks for what was not looked up the first time."""
 
-    def __init__(self, message: Message, captured: Mapping[str, Any] | None = None) -> None:
+
+class Context:
+    """Ids, randomness and time that depend on the message alone, and what was captured once.
+
+    Without `looks_up` nothing is looked up any more: all that is known is in `captured`.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        captured: Mapping[str, Any] | None = None,
+        *,
+        looks_up: bool = True,
+    ) -> None:
         self.message = message
         self.values = dict(captured or {})
+        self.looks_up = looks_up
         self.replied_to: str | None = None
         self._ids = 0
 
@@ -85,6 +99,8 @@ class Context:
         JSON; a tuple comes back as a list, and 12.0 as 12. A new attempt before the commit calls
         `look` again. Raises NotStorable, which says what of the value JSON would not give back.
         """
+        if name not in self.values and not self.looks_up:
+            raise NotCaptured(name)
         if name not in self.values:
             self.values[name] = keep_captured(name, look())
         # A copy: what the handler does to it is not what was captured.
@@ -233,7 +249,8 @@ class HandlerInput:
     """The input of a handler: state, next output numbers, and what was captured.
 
     `reminders` are those that wait, by name; `model` is the state's, where its entry recorded it.
-    `base` is what a large state may be written as a change of.
+    `base` is what a large state may be written as a change of. Without `looks_up` the handler gets
+    nothing that is not in `captured`.
     """
 
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -242,6 +259,7 @@ class HandlerInput:
     model: ModelVersion | None = None
     reminders: Mapping[str, str] = field(default_factory=dict)
     base: WholeState | None = None
+    looks_up: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from functions.app import find_handlers
+from shared.engine.handle.find import find_handlers
 from shared.settings import Settings
 from tests.docs.pages import ROOT, coded, page
 from tests.infra.parity import deployment, local_config

@@ -1,18 +1,24 @@
 """The programs that pages show run, as somebody who copies them would run them."""
 
+import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from shared.backtest.__main__ import main as backtest
+from shared.backtest.app import load_app
 from shared.engine.publish.publish import Producer
 from shared.settings import Settings
 from shared.testkit import Report, exercise, given
+from shared.testkit.given import as_sent
+from shared.testkit.memory_store import EPOCH_SECONDS
 from tests.docs.pages import page
-from tests.world import World
+from tests.world import POLICY, World, take
 
 SETTINGS = {
     "LOCKSTEP_REGION": "east",
@@ -99,3 +105,37 @@ def test_the_tests_of_the_page_about_testing_pass_and_find_what_is_wrong(
     with pytest.raises(AssertionError, match="becomes a fault"):
         exercise(module.handlers, [given("apples", "stock.ship", {"quantity": 1})])
     assert len(tests) == 4
+
+
+async def test_the_example_of_the_page_about_backtests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = page("docs/backtest.md").section("An example")
+    (program,) = shown.programs()
+    removed, added = (
+        next(line[1:] for line in shown.programs("diff")[0].splitlines() if line[0] == sign)
+        for sign in "-+"
+    )
+    app, file, budget = tmp_path / "savings", tmp_path / "kept.jsonl", tmp_path / "budget.json"
+    (app / "handlers").mkdir(parents=True)
+    for name in ("function_app.py", "handlers/__init__.py"):
+        (app / name).touch()
+    module = app / "handlers/savings.py"
+    module.write_text(program)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    world = World(policy=replace(POLICY, keeps_inputs=True), handlers=load_app(app))
+    for session, cents in (("savings:a", 100_00), ("savings:b", 1_40), ("savings:c", 50_00)):
+        bodies = {"savings.deposit": {"cents": cents}, "savings.interest": {"basis_points": 250}}
+        given_ones = [given(session, kind, body) for kind, body in bodies.items()]
+        await take(world.east, *as_sent(given_ones))
+        entries = [{**one, "_ts": EPOCH_SECONDS} for one in world.entries(session)]
+        with file.open("a") as lines:
+            lines.writelines(f"{json.dumps(entry)}\n" for entry in entries)
+
+    assert backtest([str(file), "--app", str(app)]) == 0
+    capsys.readouterr()
+    module.write_text(program.replace(removed, added))
+    assert backtest([str(file), "--app", str(app)]) == 1
+    assert capsys.readouterr().out == shown.programs("text")[0]
+    budget.write_text(shown.programs("json")[0])
+    assert backtest([str(file), "--app", str(app), "--expect", str(budget)]) == 0

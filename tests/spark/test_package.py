@@ -21,7 +21,7 @@ from tests.spark.bookings import DOCUMENT
 def test_the_archive_runs_without_the_checkout(tmp_path: Path) -> None:
     assert package.main([f"--to={tmp_path}"]) == 0
 
-    for job in ("feed", "reconcile", "replay"):
+    for job in ("feed", "reconcile", "replay", "backtest"):
         run = subprocess.run(
             [sys.executable, str(tmp_path / JOB), job, "--help"],
             cwd=tmp_path,
@@ -41,7 +41,7 @@ def test_the_same_sources_give_the_same_bytes_and_only_two_packages(tmp_path: Pa
 
     assert (tmp_path / ARCHIVE).read_bytes() == first
     names = ZipFile(tmp_path / ARCHIVE).namelist()
-    assert {name.partition("/")[0] for name in names} == {"shared", "spark"}
+    assert {name.partition("/")[0] for name in names} == {"lockstep.py", "shared", "spark"}
     assert {"spark/send/datasource.py", "shared/py.typed", "shared/wiring.py"} <= set(names)
     assert {"spark/job/log4j2.properties", "spark/check/report.html"} <= set(names)
     assert not [name for name in names if name.startswith("spark/samples/")]

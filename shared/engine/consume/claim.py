@@ -48,6 +48,8 @@ DEATHS_MAX = 3
 # bears two deaths of its workers within half an hour, so a third try is not worth it.
 PURE_DEATHS_MAX = 2
 PURE_KINDS = (Kind.PURE, Kind.DETERMINISTIC)
+# The beginning of the reason of a message that ended them.
+WORKER_ENDED = "the worker that ran its handler ended"
 # For so long a handler that calls the outside runs alone, where it may be what ended its worker.
 ALONE_SECONDS = 1.0
 
@@ -151,9 +153,7 @@ class Claims:
         if claim.lease and handler and claim.lease.tries > deaths:
             # A message that kills its process (by memory, by a crash in native code) would go round
             # for ever. No exception ever reaches us for it, so lost owners are counted as tries.
-            lost = RuntimeError(
-                f"the worker that ran its handler ended, in try {claim.lease.tries - 1}"
-            )
+            lost = RuntimeError(f"{WORKER_ENDED}, in try {claim.lease.tries - 1}")
             return await self.end(claim, self.runner.fail(claim, lost))
         if self.worker.telemetry is not None:
             self.worker.telemetry.add(TAKEOVERS)

@@ -251,12 +251,6 @@ class HandlerRunner:
         """The entry that keeps a message whose handler failed, with a copy for the error queue."""
         message, reason = message_in(opened), describe_error(error)
         handler = self.handlers.by_type.get(message.type)
-        # A type without a handler halts: skipping what nobody knows would lose it in silence. So
-        # does a state that cannot be read: a person has to correct something. What nobody may say
-        # here is a stranger's: it stops no session, and is listed for a person.
-        is_strange = isinstance(error, NotAllowed)
-        halts = handler is None or handler.on_fault is OnFault.HALT
-        halts = halts or isinstance(error, UnreadableState)
         raised_at = find_frames(error)
         outbox = self.address_fault(message, reason, raised_at)
         entry = next_entry.fail(
@@ -264,16 +258,28 @@ class HandlerRunner:
             reason=reason,
             raised_at=raised_at,
             outbox=outbox,
-            halts=halts and not is_strange,
+            halts=must_halt(handler, error),
         )
         if self.keeps_inputs:
             is_whole = self.handlers.archives(message.type)
             entry = next_entry.keep_input(entry, KeptInput(message), is_whole=is_whole)
+        is_strange = isinstance(error, NotAllowed)
         return Ending(replace(entry, alert=reason if is_strange else None), outbox.batches)
 
     def address_fault(self, message: Message, reason: str, raised_at: tuple[str, ...]) -> Outbox:
         """A copy of the message for the error queue of every region."""
         return address(ERRORS, [report_fault(message, reason, raised_at)], self.regions)
+
+
+def must_halt(handler: Handler | None, error: Exception) -> bool:
+    """Say whether the fault of a message stops its session."""
+    # What nobody may say here is a stranger's: it stops no session, and is listed for a person.
+    if isinstance(error, NotAllowed):
+        return False
+    # A type without a handler halts: skipping what nobody knows would lose it in silence. So does
+    # a state that cannot be read: a person has to correct something.
+    is_unreadable = isinstance(error, UnreadableState)
+    return handler is None or handler.on_fault is OnFault.HALT or is_unreadable
 
 
 def message_in(opened: Entry) -> Message:
@@ -296,7 +302,7 @@ def run_pure(
     Raises HandlerFailed for what the handler raises and for one that turns out to be a coroutine,
     TookTooLong after so many seconds, InvalidBody, UnreadableState and InvalidState.
     """
-    context = Context(message, given.captured)
+    context = Context(message, given.captured, looks_up=given.looks_up)
     # Watched from here on, without a call: this is the way of nearly every message. A fork has no
     # threads of its parent.
     if WATCHDOG.thread is None or not WATCHDOG.thread.is_alive():

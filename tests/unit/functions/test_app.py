@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from functions.app import build_app, find_handlers
+from functions.app import build_app
 from shared.domain.handler import Handlers
+from shared.engine.handle.find import find_handlers
 from tests.world import World
 
 COUNTING = """

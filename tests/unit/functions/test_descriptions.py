@@ -9,7 +9,7 @@ import azure.functions as func
 import pytest
 from pydantic import BaseModel, computed_field
 
-from functions.app import build_app, find_handlers
+from functions.app import build_app
 from functions.http.asyncapi import ATTRIBUTES, HEADERS, REQUIRED, describe_messages
 from functions.http.openapi import describe_api
 from functions.http.operate import ResolutionBody
@@ -18,6 +18,7 @@ from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number
 from shared.domain.outbox import AppQueues
 from shared.domain.wire import PREFIX, from_properties, to_properties
+from shared.engine.handle.find import find_handlers
 from shared.engine.operate.resolve import ResolutionAction
 from tests.asking import ask, document
 from tests.world import World

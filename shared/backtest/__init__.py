@@ -1,0 +1,1 @@
+"""Run what was processed again through other handlers, and say what would have been otherwise."""
