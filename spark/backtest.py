@@ -12,6 +12,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING
 
 from pyspark import SparkFiles
@@ -33,12 +34,16 @@ from shared.backtest.kept_rows import RowsRefused, document_of
 from shared.backtest.rerun import How, run_again
 from shared.backtest.sums import Sums
 from shared.backtest.what_if import ReadSessions, follow_change
+from shared.domain.decision import CLOCK_SLACK_SECONDS
 from shared.domain.errors import Misconfigured
 from shared.ports import Document
+from shared.storage.archive import GENESIS_POSITION
 from spark.job.arguments import add_spark_arguments, parse_output_file
 from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import open_spark
+from spark.job.settings import with_settings
+from spark.read.archive import ARCHIVE, WrittenSource, read_rows, with_lives
 from spark.schemas import TEXT, build_schema
 
 if TYPE_CHECKING:
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
 
 JOB = "backtest"
 SUMS = build_schema(sums=TEXT)
+# A name may be that of one session after another.
+ORDER = ("session", "life", "position")
 # What an app's folder holds for its makers only.
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "tests", "dist")
 
@@ -102,16 +109,29 @@ def choose_sessions(rows: DataFrame, count: int | None) -> DataFrame:
     return rows.join(chosen, on="session", how="left_semi")
 
 
-def read_kept(spark: SparkSession, archive: str) -> DataFrame:
-    """The rows of an archive."""
-    return spark.read.parquet(archive).select("session", "position", "written", "document")
+def read_kept(spark: SparkSession, archive: str | None) -> DataFrame:
+    """The rows (ARCHIVE) of an archive, or those that one of the whole journal would have now."""
+    if archive is not None:
+        return read_rows(spark, archive).select(*ARCHIVE.names)
+    spark.dataSource.register(with_settings(WrittenSource))
+    window = {"since": -1, "until": int(time()) + CLOCK_SLACK_SECONDS}
+    return spark.read.format(WrittenSource.name()).options(**window).load()
+
+
+def list_entries(rows: DataFrame) -> DataFrame:
+    """The entries of rows, with the time of writing in seconds since 1970.
+
+    By `session`, `life` and `position` they are sorted as the journal has them.
+    """
+    entries = with_lives(rows).where(F.col("position") != GENESIS_POSITION)
+    return entries.withColumn("written", F.col("written").cast("double"))
 
 
 def run_sessions(rows: DataFrame, find_app: Callable[[], Path], how: How) -> Sums:
-    """The sums over all sessions of rows with their session, position, written and document."""
-    ordered = rows.repartition("session").sortWithinPartitions("session", "position")
+    """The sums over all sessions of rows as `read_kept` has them."""
+    entries = list_entries(rows).repartition("session").sortWithinPartitions(*ORDER)
     whole = Sums()
-    for row in ordered.mapInArrow(build_task(find_app, how), SUMS).collect():
+    for row in entries.mapInArrow(build_task(find_app, how), SUMS).collect():
         whole.add(Sums.read(json.loads(row.sums)))
     return whole
 
@@ -128,8 +148,8 @@ def build_task(
         rows = (row for batch in batches for row in batch.to_pylist())
         for session, kept in groupby(rows, key=lambda row: row["session"]):
             sums.take(session, run_again(build_history(map(document_of, kept)), handlers, how))
-        sums = pa.array([json.dumps(sums.write())], pa.string())
-        yield pa.RecordBatch.from_arrays([sums], names=SUMS.names)
+        column = pa.array([json.dumps(sums.write())], pa.string())
+        yield pa.RecordBatch.from_arrays([column], names=SUMS.names)
 
     return run
 
@@ -139,8 +159,8 @@ def reader_of(rows: DataFrame) -> ReadSessions:
 
     def read(names: Collection[str]) -> Mapping[str, Sequence[Document]]:
         found: dict[str, list[Document]] = {}
-        wanted = rows.where(F.col("session").isin(*names)).orderBy("session", "position")
-        for row in wanted.toLocalIterator():
+        wanted = list_entries(rows.where(F.col("session").isin(*names)))
+        for row in wanted.orderBy(*ORDER).toLocalIterator():
             found.setdefault(row.session, []).append(document_of(row.asDict()))
         return found
 
@@ -148,13 +168,15 @@ def reader_of(rows: DataFrame) -> ReadSessions:
 
 
 def export_rows(rows: DataFrame, file: Path, console: JobConsole) -> int:
-    """Write rows as JSON lines."""
+    """Write rows as JSON lines, which shared/backtest/kept_rows.py reads."""
     count = 0
+    timed = rows.withColumn("written", F.col("written").cast("double"))
     with file.open("w", encoding="utf-8") as lines:
-        for row in rows.orderBy("session", "position").toLocalIterator():
-            lines.write(json.dumps(document_of(row.asDict())) + "\n")
+        for row in timed.orderBy("session", "written", "position").toLocalIterator():
+            document = {"document": json.loads(row.document)}
+            lines.write(json.dumps(row.asDict() | document) + "\n")
             count += 1
-    console.log(f"wrote {count} entries to {file}")
+    console.log(f"{count} rows written to {file}")
     return 0
 
 

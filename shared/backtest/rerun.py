@@ -125,6 +125,9 @@ class SessionRun:
     def take(self, kept: Kept) -> Iterator[EntryOutcome]:
         entry, types = kept.entry, tuple(one.type for one in kept.entry.identities)
         made: Entry | None = None
+        if entry.position == 0:
+            # Another session of the name was removed before, and had nothing to do with this one.
+            self.before, self.head, self.passed = None, None, set()
         if self.how.since <= kept.written < self.how.until:
             try:
                 made = self.make(kept)

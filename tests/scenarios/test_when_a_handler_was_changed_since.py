@@ -329,6 +329,17 @@ async def test_what_compaction_took_away_is_not_guessed(world: World) -> None:
     assert left_out(found) == {"stands behind an entry that is not kept": 1}
 
 
+async def test_a_session_of_a_name_that_was_used_before_begins_anew(world: World) -> None:
+    await take(world.east, *map(message, range(3)))
+    after = World(policy=KEEPING, handlers=bank())
+    await take(after.east, message(0, 7))
+    found = Sums()
+    both = [*documents(world), *documents(after)]
+    found.take("acc-7", run_again(build_history(both), bank(), How(goes_on=True)))
+
+    assert (found.found, found.messages) == ({}, {"account.add": 4})
+
+
 async def test_a_change_is_not_applied_to_another_state_than_its_own(world: World) -> None:
     grow = message(1, 9_000, kind="account.grow")
     await take(world.east, message(0), grow, *map(message, range(2, 5)))

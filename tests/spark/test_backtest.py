@@ -3,16 +3,19 @@
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from shared.backtest.__main__ import main as lockstep_backtest
 from shared.backtest.app import load_app
 from shared.domain.message import Message, Number
-from shared.ports import Document
+from shared.storage.archive import ArchiveRow, make_archive_row
 from spark import backtest
+from spark.read.archive import ARCHIVE
 from tests.world import POLICY, World, take
 
 MODULE = """
@@ -50,26 +53,28 @@ def app(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def archive(spark: SparkSession, app: Path, tmp_path: Path) -> str:
-    """Twelve accounts of four deposits, in files that hold parts of sessions in any order."""
-    world = World(policy=replace(POLICY, keeps_inputs=True), handlers=load_app(app))
-    rows: list[dict[str, Any]] = []
-    for n in range(SESSIONS):
-        session = f"account:{n}"
-        for sequence in range(MESSAGES):
-            body = json.dumps({"amount": 10 * n + sequence}).encode()
-            number = Number("bank", 0, sequence)
-            sent = Message(f"{n}-{sequence}", session, "account.deposit", body, number)
-            await take(world.east, sent)
-        rows += map(row_of, world.entries(session))
-    folder = str(tmp_path / "archive")
-    for part in (rows[1::2], rows[::2]):
-        spark.createDataFrame(part).write.mode("append").parquet(folder)
-    return folder
+    """Twelve accounts of four deposits, in two runs' folders that hold parts of any of them.
 
-
-def row_of(entry: Document) -> dict[str, Any]:
-    place = {"session": entry["session"], "position": int(entry["id"]), "written": entry["_ts"]}
-    return place | {"document": json.dumps(entry)}
+    The first account was removed, and is there again with two deposits more.
+    """
+    handlers = load_app(app)
+    rows: list[ArchiveRow] = []
+    for life, sessions, messages in ((0, SESSIONS, MESSAGES), (1000, 1, 2)):
+        world = World(policy=replace(POLICY, keeps_inputs=True), handlers=handlers)
+        world.clock.seconds = life
+        for n in range(sessions):
+            session = f"account:{n}"
+            for sequence in range(messages):
+                body = json.dumps({"amount": 10 * n + sequence}).encode()
+                number = Number("bank", 0, sequence)
+                sent = Message(f"{n}-{sequence}", session, "account.deposit", body, number)
+                await take(world.east, sent)
+            found = [*world.documents("genesis", session), *world.entries(session)]
+            rows += [row for document in found if (row := make_archive_row(document))]
+    for run, part in (("run=a", rows[1::2]), ("run=b", rows[::2])):
+        timed = [(s, n, datetime.fromtimestamp(at, UTC), text) for s, n, at, text in part]
+        spark.createDataFrame(timed, ARCHIVE).write.parquet(str(tmp_path / "archive" / run))
+    return str(tmp_path / "archive")
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +94,7 @@ def test_all_sessions_are_run_and_a_planted_change_is_the_only_difference(
 
     assert (status, said.splitlines()) == (
         0,
-        ["48 messages of 12 sessions ran again, 0 did not", "no difference"],
+        ["50 messages of 12 sessions ran again, 0 did not", "no difference"],
     )
     planted = MODULE.replace("+ body.amount", "+ min(body.amount, 112)")
     changed = write_app(tmp_path / "changed", planted)
@@ -119,13 +124,23 @@ def test_a_sample_is_written_for_those_without_spark_and_a_change_is_followed(
     assert run(capsys, *words, "--sample", 3, "--export", file) == (0, "")
     status, said = run(capsys, *words, "--what-if", what_if, "--json")
 
-    entries = [json.loads(line) for line in file.read_text().splitlines()]
-    assert len({one["session"] for one in entries}) == 3
-    assert len(entries) == 3 * MESSAGES
-    assert all(one["_ts"] >= 0 for one in entries)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len({one["session"] for one in rows}) == 3
+    assert lockstep_backtest([str(file), "--app", str(app)]) == 0
+    assert "messages of 3 sessions ran again, 0 did not" in capsys.readouterr().out
     assert (status, json.loads(said)["differences"][0]["count"]) == (1, MESSAGES)
 
 
+@pytest.mark.proof
+def test_a_small_archive_is_read_without_spark(
+    app: Path, archive: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lockstep_backtest([archive, "--app", str(app)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("50 messages of 12 sessions ran again, 0 did not")
+
+
+@pytest.mark.proof
 def test_what_cannot_be_run_is_refused_by_name(
     app: Path, archive: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
