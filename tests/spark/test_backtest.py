@@ -14,9 +14,12 @@ from shared.backtest.__main__ import main as lockstep_backtest
 from shared.backtest.app import load_app
 from shared.domain.message import Message, Number
 from shared.storage.archive import ArchiveRow, make_archive_row
+from spark import archive as archive_job
 from spark import backtest
 from spark.read.archive import ARCHIVE
-from tests.world import POLICY, World, take
+from tests.sized_outputs import writing
+from tests.spark.stopped_journal import stopped_journal
+from tests.world import POLICY, World, message, take
 
 MODULE = """
 from pydantic import BaseModel
@@ -79,7 +82,8 @@ async def archive(spark: SparkSession, app: Path, tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backtest, "open_spark", lambda _master: nullcontext(spark))
+    for job in (archive_job, backtest):
+        monkeypatch.setattr(job, "open_spark", lambda _master: nullcontext(spark))
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str]:
@@ -138,6 +142,36 @@ def test_a_small_archive_is_read_without_spark(
     assert lockstep_backtest([archive, "--app", str(app)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("50 messages of 12 sessions ran again, 0 did not")
+
+
+OF_THE_WORLD = """
+from lockstep import Handlers
+from tests import sized_outputs, world
+
+handlers = Handlers.joined([world.handlers, sized_outputs.handlers])
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.wire
+def test_the_journal_of_an_account_is_run_like_its_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app, place = write_app(tmp_path / "world", OF_THE_WORLD), str(tmp_path / "kept")
+    with stopped_journal() as stopped:
+        for name, value in stopped.settings.items():
+            monkeypatch.setenv(name, value)
+        kinds = ("add", "bill", "burn", "hint")
+        stopped.take(*(message(n, kind=f"account.{kind}") for n, kind in enumerate(kinds)))
+        stopped.take(*(writing([900], n, remember=0 if n else 20_000) for n in range(3)))
+        status, said = run(capsys, "--app", app)
+        stopped.seconds += archive_job.LATE_SECONDS
+        assert archive_job.main(["--to", place, "--quiet"]) == 0
+        capsys.readouterr()
+
+    assert (status, said.splitlines()[-1]) == (0, "no difference")
+    assert said.startswith("6 messages of 2 sessions ran again, 1 did not")
+    assert run(capsys, "--app", app, "--archive", place) == (status, said)
 
 
 @pytest.mark.proof
