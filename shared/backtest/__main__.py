@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import redirect_stdout
 from math import inf
 from pathlib import Path
 
@@ -50,7 +51,10 @@ def main(words: Sequence[str] | None = None) -> int:
     add_backtest_arguments(parser)
     chosen = parser.parse_args(given)
     try:
-        return tell_end(chosen, run_chosen(chosen, given))
+        # What an app prints is no part of the report.
+        with redirect_stdout(sys.stderr):
+            found = run_chosen(chosen, given)
+        return tell_end(chosen, found)
     except (AppUnusable, BisectRefused, Misconfigured, BacktestRefused, RowsRefused) as error:
         sys.stderr.write(f"backtest: {error}\n")
         return REFUSED
