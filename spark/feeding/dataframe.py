@@ -1,13 +1,15 @@
 """Feed a DataFrame: validate its rows, number them, and send them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from shared.settings import Settings
+from shared.wiring import listen
 from spark.feeding.config import FeedConfig
 from spark.feeding.incremental import IncrementalFeed, SendResult
 from spark.feeding.judging import ChangePolicies, Standing, judge_as_new, plan_events
@@ -28,7 +30,7 @@ SILENT = JobConsole(JOB, is_quiet=True)
 
 @dataclass(frozen=True, slots=True)
 class FeedResult:
-    """What became of the rows, what was sent, and in a dry run what no handler of the app takes."""
+    """The counts of rows and messages, and in a dry run what no handler of the app takes."""
 
     rows: RowCounts = field(default_factory=RowCounts)
     sending: SendResult = field(default_factory=SendResult)
@@ -96,6 +98,42 @@ def feed_facts(
     source: SourceFacts, options: FeedConfig, console: JobConsole, *, is_batch: bool = False
 ) -> FeedResult:
     """Number facts, then send all of them or, by the manifest, those that changed."""
+    with tell_of_run(options, console) as tell:
+        result = number_and_send(source, options, console, is_batch=is_batch)
+        tell(result)
+    return result
+
+
+@contextmanager
+def tell_of_run(options: FeedConfig, console: JobConsole) -> Iterator[Callable[[FeedResult], None]]:
+    """Tell of a run in a span with its counts, if the app settings say where spans go."""
+    telemetry = None
+    if not options.dry_run:
+        settings = Settings.read(read_app_settings(options.settings))
+        try:
+            # The app sends a part of its spans. Runs of a feed are few, so all of them are sent.
+            telemetry = listen(replace(settings, span_ratio=1.0))
+        except ImportError as error:
+            console.log(f"no span of this run is sent: {error}")
+    if telemetry is None:
+        yield lambda _result: None
+        return
+    with telemetry.span(JOB, None, group=options.group, source=options.source) as span:
+
+        def tell(result: FeedResult) -> None:
+            rows, sending = result.rows, result.sending
+            standings = {n.replace(" ", "_"): count for n, count in sending.standings.items()}
+            rejected = sum(rows.rejects.values())
+            found = {"rows": rows.rows, "events": rows.events, "rejected": rejected}
+            found |= {"resumed": sending.resumed, **standings}
+            span.describe(**found, **asdict(sending.counts))
+
+        yield tell
+
+
+def number_and_send(
+    source: SourceFacts, options: FeedConfig, console: JobConsole, *, is_batch: bool
+) -> FeedResult:
     console.log(f"validating rows; rejected ones go to {options.rejects}")
     with console.show_progress("validating"):
         counts = account_for_rows(source, options.rejects, replace=is_batch)

@@ -25,7 +25,7 @@ class Unhandled:
 def look_for_unhandled(
     facts: DataFrame, folder: str | None, console: JobConsole
 ) -> tuple[Unhandled, ...]:
-    """What of the facts has no handler in the app of a folder, or of this one if none is named.
+    """The facts that have no handler in the app of a folder, or of this one if none is named.
 
     Where no folder is named and no handlers are found here, the console says that this was not
     looked at. Raises JobRefused for a folder that is named and whose handlers cannot be loaded.

@@ -111,7 +111,8 @@ async def open_sender(settings: Mapping[str, str]) -> AsyncIterator[SendMessages
 
         async def send(messages: Sequence[Message]) -> SendCounts:
             published = await producer.send(messages)
-            return SendCounts(published.sent, published.pending)
+            busy_seconds, bus.busy_seconds = bus.busy_seconds, 0.0
+            return SendCounts(published.sent, published.pending, busy_seconds=busy_seconds)
 
         try:
             yield send
@@ -146,7 +147,7 @@ class LockstepDataSource(DataSource):
         options = self.check("mode", schema, overwrite)
         return LockstepWriter(options, self.open_sender, self.ends)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "LockstepStreamWriter":  # noqa: N802
         return LockstepStreamWriter(self.check("outputMode", schema, overwrite), self.open_sender)
 
     def check(self, mode: str, schema: StructType, overwrite: bool) -> WriteOptions:

@@ -70,6 +70,8 @@ class GatheringBus:
         self.waiting: defaultdict[tuple[str, str], deque[WaitingSend]] = defaultdict(deque)
         self.running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self.partitioned: set[tuple[str, str]] = set()
+        # For so long batches have waited because a namespace was busy.
+        self.busy_seconds = 0.0
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
@@ -141,6 +143,7 @@ class GatheringBus:
             if pace.seconds:
                 await self.sleep(pace.seconds)
                 waited += pace.seconds
+                self.busy_seconds += pace.seconds
             try:
                 await self.bus.send(region, queue, messages, delay_seconds=delay)
             except Throttled as error:

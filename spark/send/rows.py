@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from itertools import batched, pairwise
 from typing import Any
 
@@ -39,13 +38,24 @@ class BrokenSequence(InvalidMessage):
 
 @dataclass(frozen=True, slots=True)
 class SendCounts:
-    """Messages that are in at least one region, and copies still pending for another region."""
+    """Messages that are in at least one region, and copies still pending for another region.
+
+    `repeated` messages of them were sent again in the same try of their task, as no region had
+    surely taken them, and for `busy_seconds` batches waited because a namespace was busy.
+    """
 
     sent: int = 0
     pending: int = 0
+    repeated: int = 0
+    busy_seconds: float = 0.0
 
     def __add__(self, other: "SendCounts") -> "SendCounts":
-        return SendCounts(self.sent + other.sent, self.pending + other.pending)
+        return SendCounts(
+            self.sent + other.sent,
+            self.pending + other.pending,
+            self.repeated + other.repeated,
+            self.busy_seconds + other.busy_seconds,
+        )
 
 
 type SendMessages = Callable[[Sequence[Message]], Awaitable[SendCounts]]
@@ -82,13 +92,14 @@ class SendRetry:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def run[T](self, operation: Callable[[], Awaitable[T]]) -> T:
-        """The operation's result; raises what the last try did, and Misconfigured at once."""
+    async def run(self, send: SendMessages, messages: Sequence[Message]) -> SendCounts:
+        """Send until it is taken; raises what the last try did, and Misconfigured at once."""
         ends_at = self.clock() + self.seconds
         wait = FIRST_RETRY_SECONDS
+        repeated = 0
         while True:
             try:
-                return await operation()
+                return await send(messages) + SendCounts(repeated=repeated)
             except Misconfigured:
                 # Every try would be refused alike until a person changes something.
                 raise
@@ -97,6 +108,7 @@ class SendRetry:
                     raise
             await self.sleep(wait)
             wait = min(2 * wait, LONGEST_RETRY_SECONDS)
+            repeated = len(messages)
 
 
 @dataclass(slots=True)
@@ -167,7 +179,7 @@ async def send_sessions(
         done = SendCounts()
         async with slots:
             for run in split_into_runs(part):
-                done += await retry.run(partial(send, run))
+                done += await retry.run(send, run)
         return done
 
     sessions: dict[tuple[str, str], list[Message]] = defaultdict(list)

@@ -62,6 +62,8 @@ def test_a_dry_run_accounts_for_every_row_and_needs_no_connection(
         "rejects": {"duplicate": 1, "malformed dep_time": 1, "missing tailnum": 1},
         "sent": 0,
         "pending": 0,
+        "repeated": 0,
+        "busy_seconds": 0.0,
     }
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "5 rows became 3 events of 2 sessions"

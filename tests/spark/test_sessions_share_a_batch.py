@@ -184,6 +184,7 @@ async def test_when_a_namespace_is_busy_it_gets_the_same_batch_again_and_all_slo
     assert await send_all(bus, [message(each) for each in SESSIONS]) == [None] * 6
     assert queue.sizes == [6, 6, 6]
     assert pauses == [PAUSE_SECONDS, 3.0]
+    assert bus.busy_seconds == sum(pauses)
     assert queue.messages(EAST, QUEUE) == [message(each) for each in SESSIONS]
     for sequence in range(1, 40):
         await bus.send(EAST, QUEUE, [message("acc-0", sequence)])

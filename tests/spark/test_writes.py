@@ -19,6 +19,7 @@ from spark.job.settings import OptionRefused
 from spark.schemas import EVENTS
 from spark.send.arranging import arrange_in_event_order, arrange_in_runs
 from spark.send.datasource import LockstepDataSource
+from spark.send.observed import observe_sending
 from spark.send.rows import SendCounts, SendMessages
 from tests.spark.bookings import settings
 from tests.spark.recording import CLOSING, POINTS, WITHIN, RecordingDataSource, recorded
@@ -136,10 +137,33 @@ def test_each_batch_is_sent_in_order_and_a_broken_one_again_from_the_checkpoint(
     places = [(message["session"], message["sequence"]) for message in sent]
     assert places == [(session, number) for session in ("a", "b", "c") for number in range(3)]
     assert {json.dumps(m) for m in recorded(sink)} == {json.dumps(m) for m in sent}
-    assert summary == {"batch": 0, "sent": 9, "pending": 3}
+    quiet = {"repeated": 0, "busy_seconds": 0.0}
+    assert summary == quiet | {"batch": 0, "sent": 9, "pending": 3}
 
     put(tmp_path / "in", "2.json", range(3, 5))
-    assert follow(spark, tmp_path, sink) == {"batch": 1, "sent": 6, "pending": 3}
+    assert follow(spark, tmp_path, sink) == quiet | {"batch": 1, "sent": 6, "pending": 3}
+
+
+def test_the_progress_of_a_stream_that_is_observed_shows_what_each_batch_has_sent(
+    spark: SparkSession, tmp_path: Path, sink: Path
+) -> None:
+    pytest.importorskip("pandas", reason="not run: Spark asks for pandas")
+    put(tmp_path / "in", "1.json", range(3))
+    rows = spark.readStream.schema(EVENTS).json(str(tmp_path / "in")).repartition(1, "session")
+
+    counts = observe_sending(rows, source=RecordingDataSource, **settings(sink))
+    writer = counts.writeStream.format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.awaitTermination()
+
+    progress = [row for each in query.recentProgress for row in each["observedMetrics"].values()]
+    assert [row.asDict() for row in progress] == [
+        {"sent": 9, "pending": 3, "repeated": 0, "busy_seconds": 0.0}
+    ]
+    places = [(each["session"], each["sequence"]) for each in recorded(sink)]
+    assert places == [(session, number) for session in ("a", "b", "c") for number in range(3)]
+    with pytest.raises(OptionRefused):
+        observe_sending(rows, source=RecordingDataSource, speed="high", **settings(sink))
 
 
 def test_a_stream_is_checked_before_it_begins() -> None:
