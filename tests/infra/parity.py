@@ -47,8 +47,12 @@ PLATFORM_SETTINGS = {
     *("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"),
 }
 
-# Read by the local host only: where the task hub is. In Azure it is in the app's own storage.
-LOCAL_SETTINGS = {"LOCAL_DURABLE_ADDRESS"}
+# Read by the local host only: where the task hub is, which in Azure is in the app's own storage,
+# and that all that an app prints and logs is shown, which costs nothing.
+LOCAL_SETTINGS = {
+    "LOCAL_DURABLE_ADDRESS",
+    "AzureFunctionsJobHost__logging__logLevel__Function",
+}
 
 
 def local_config() -> dict[str, Any]:

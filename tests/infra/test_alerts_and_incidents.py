@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -349,6 +350,25 @@ async def test_what_azure_writes_of_a_cap_and_of_a_large_session_is_found(day: D
     assert day.told("east", _LogOperation=[other]) == set()
     assert day.told("east", _LogOperation=[capped]) == {"Telemetry stops for the day"}
     assert day.told("east", CDBPartitionKeyStatistics=[large]) == {"A session nears its 20 GB"}
+
+
+async def test_when_the_archive_has_stopped_somebody_is_told(day: Day) -> None:
+    archiving = day.world.worker("east", replace(IMPATIENT, keeps_inputs=True))
+
+    async def compact() -> None:
+        await archiving.compactor.compact()
+
+    await day.pass_minutes(5)
+    await day.pass_minutes(1, compact)
+
+    assert day.told("east") == {"The archive has stopped"}
+
+
+def test_every_query_has_an_incident() -> None:
+    source = Path(__file__).read_text("utf-8")
+
+    asked = {str(one["symptom"]) for one in symptoms()}
+    assert [symptom for symptom in asked if f'"{symptom}"' not in source] == []
 
 
 def test_every_query_is_of_what_is_never_sampled() -> None:
