@@ -30,6 +30,9 @@ import os
 telemetry = listen(Settings.read(os.environ))
 with telemetry.span("receive", "00-{TRACE}-{PARENT}-01", session="alice"):
     telemetry.add(EFFECTS, 3)
+# Nobody marked this one.
+with telemetry.span("receive", None, session="bob"):
+    pass
 trace.get_tracer_provider().force_flush()
 metrics.get_meter_provider().force_flush()
 """
@@ -89,14 +92,23 @@ def test_a_span_and_a_measure_arrive_with_the_message_s_trace(
         # What the exporter tells its makers of itself.
         "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL": "true",
         "APPLICATIONINSIGHTS_SDKSTATS_DISABLED": "true",
+        "LOCKSTEP_SPAN_RATIO": "0",
+        # As in Azure, for the host: the app's SDK would warn of it, and send everything.
+        "OTEL_TRACES_SAMPLER": "microsoft.fixed_percentage",
+        "OTEL_TRACES_SAMPLER_ARG": "1",
     }
 
-    subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, env={**os.environ, **settings}, check=True
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        check=True,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
-    kinds = {one["data"]["baseType"]: one for one in items}
-    request = kinds["RequestData"]
+    assert "sampler" not in ended.stderr
+    (request,) = (one for one in items if one["data"]["baseType"] == "RequestData")
     assert request["tags"]["ai.operation.id"] == TRACE
     assert request["tags"]["ai.operation.parentId"] == PARENT
     assert request["data"]["baseData"]["properties"]["lockstep.session"] == "alice"
