@@ -1,13 +1,14 @@
 """Events that no handler of the app takes: each would be a fault, and would halt its session."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from shared.backtest.app import AppUnusable, load_app
 from shared.domain.errors import NotAllowed, UnknownType
 from shared.domain.handler import Handlers
-from spark.job.app import find_app, load_handlers
 from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 
@@ -25,20 +26,18 @@ class Unhandled:
 def look_for_unhandled(
     facts: DataFrame, folder: str | None, console: JobConsole
 ) -> tuple[Unhandled, ...]:
-    """The facts that have no handler in the app of a folder, or of this one if none is named.
+    """The facts without a handler in the app of a folder, or of this one if none is named.
 
     Where no folder is named and no handlers are found here, the console says that this was not
     looked at. Raises JobRefused for a folder that is named and whose handlers cannot be loaded.
     """
     try:
-        app = find_app(folder)
-        if app is None:
-            raise JobRefused("there is no function_app.py here, and --app names no folder")
-        handlers = load_handlers(app)
-    except JobRefused as error:
+        handlers = load_app(Path(folder or "."))
+    except AppUnusable as error:
         if folder is not None:
-            raise
-        console.log(f"whether handlers take these types and sessions is not known: {error}")
+            raise JobRefused(str(error)) from None
+        unknown = "whether handlers take these types and sessions is not known, --app names no app"
+        console.log(f"{unknown}: {error}")
         return ()
     return find_unhandled(facts, handlers)
 

@@ -16,9 +16,9 @@ from cli.regions import CONFIG
 from local.testing.patience import until
 from lockstep import exercise, given
 from proof.testbed.cloud import ROOT, running_cloud
+from shared.backtest.app import load_app
 from spark import feed, reconcile
 from spark.feeding import FeedConfig, select_unfed
-from spark.job.app import load_handlers
 from tests.docs.pages import page
 from tests.e2e.stack import Stack
 from tests.spark.bookings import DOCUMENT, SCHEMA
@@ -77,7 +77,7 @@ WITHOUT = [(11, False), (20, False), (30, False)]
 def test_the_app_that_is_shipped_takes_what_the_example_sends() -> None:
     said = json.loads(FILES["bookings.json"])
     rows = list(csv.DictReader(FILES["bookings.csv"].splitlines()))
-    handlers = load_handlers(ROOT)
+    handlers = load_app(ROOT)
 
     assert len(rows) > 2
     for row in rows:

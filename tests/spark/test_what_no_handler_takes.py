@@ -9,13 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cli.folders import write_app
+from shared.backtest.app import load_app
 from spark import feed
 from spark.feeding import FeedConfig
 from spark.feeding import feed as feed_table
 from spark.feeding.unhandled import Unhandled, look_for_unhandled
-from spark.job.app import load_handlers
 from spark.job.console import JobConsole
-from spark.job.failures import JobRefused
 from tests.spark.bookings import DOCUMENT, fact, facts_of
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +58,7 @@ def test_types_and_sessions_without_a_handler_are_named_and_counted(
     monkeypatch.delenv("LOCKSTEP_REGIONS", raising=False)
     assert feed.main([*words, f"--app={ROOT}"]) == 0
 
-    known = ", ".join(sorted(load_handlers(ROOT).by_type))
+    known = ", ".join(sorted(load_app(ROOT).by_type))
     nobody = f"no handler for type 'account.add'; known: {known}"
     elsewhere = "type 'account.deposit' is for account:*, not for session 'rd-0'"
     other_model = "type 'flight.status' is not for session 'account:1'"
@@ -99,22 +98,9 @@ def test_an_app_is_the_folder_that_is_named_or_this_one_and_without_any_that_is_
     monkeypatch.chdir(tmp_path)
     assert look_for_unhandled(facts, None, console) == ()
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("feed: whether handlers take these types and sessions is not known: ")
-    assert said.endswith("there is no function_app.py here, and --app names no folder")
+    assert said.startswith("feed: whether handlers take these types and sessions is not known, ")
+    assert said.endswith("--app names no app: . is no app: there is no function_app.py in it")
     assert look_for_unhandled(facts, str(bank), console) == found
-
-
-def test_a_folder_that_is_no_app_or_cannot_be_loaded_is_refused_with_the_reason(bank: Path) -> None:
-    assert sorted(load_handlers(bank).by_type) == ["bank.add"]
-    other = bank.parent / "other"
-    write_app(other)
-    with pytest.raises(JobRefused, match=r"bank/handlers are loaded already: start anew"):
-        load_handlers(other)
-
-    del sys.modules["handlers"], sys.modules["handlers.bank"]
-    (bank / "handlers/bank.py").write_text("raise SystemExit('no\\nlicence')\n")
-    with pytest.raises(JobRefused, match=r"bank cannot be loaded: SystemExit: no licence$"):
-        load_handlers(bank)
 
 
 def test_a_folder_without_an_app_and_a_run_that_is_not_dry_are_refused(
