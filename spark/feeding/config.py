@@ -52,6 +52,7 @@ class ChangeLimit:
 class FeedConfig:
     """The options of a feed beside its mapping; each is an argument of `python -m spark.feed`.
 
+    `manifest` is a folder or URL; `cosmos+` before it says that its steps are in the account.
     `source` is the name under which the manifest keeps the watermark and the mapping. `changed_max`
     stops a feed by a manifest before it sends, if more rows are changed. `lanes` is how many tasks
     send. `set_aside` is an unfinished run of the group that is not tried again: `who` decides that,

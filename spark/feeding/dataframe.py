@@ -17,8 +17,9 @@ from spark.feeding.manifest import Manifest
 from spark.feeding.rejects import RowCounts, account_for_rows, reject_unsendable
 from spark.feeding.unhandled import Unhandled, look_for_unhandled
 from spark.job.console import JobConsole
-from spark.job.runtime import require_driver
+from spark.job.runtime import has_driver, require_driver
 from spark.job.settings import read_app_settings
+from spark.job.steps import is_in_account
 from spark.read.facts import SourceFacts, extract_facts
 from spark.read.mapping import SourceMapping
 from spark.read.sources import filter_since, prepare_table
@@ -57,7 +58,11 @@ def feed(
     may replace its own rejects. Raises JobRefused, with the reason in one line, for what its caller
     can change, InvalidSettings, and what Spark raises if a task fails for good.
     """
-    require_driver(table.sparkSession)
+    if not is_in_account(options.manifest):
+        require_driver(table.sparkSession)
+    if not has_driver(table.sparkSession):
+        # Its tasks cannot be counted while they run.
+        console = replace(console, is_quiet=True)
     if not isinstance(mapping, SourceMapping):
         mapping = SourceMapping.parse(mapping)
     if not options.dry_run:
@@ -85,7 +90,7 @@ def select_unfed(
         mapping = SourceMapping.parse(mapping)
     if options.manifest is None or mapping.watermark is None:
         return table
-    history = Manifest(table.sparkSession, options.manifest).read_history()
+    history = Manifest(table.sparkSession, options.manifest, options.settings).read_history()
     watermark = history.find_watermark(options.group, options.source)
     if watermark is not None:
         console.log(f"from {mapping.watermark} {watermark} on")
@@ -144,7 +149,7 @@ def number_and_send(
     if options.settings:
         writer = replace(writer, settings=options.settings)
     if options.manifest:
-        manifest = Manifest(source.facts.sparkSession, options.manifest)
+        manifest = Manifest(source.facts.sparkSession, options.manifest, options.settings)
         by_manifest = IncrementalFeed(manifest, options, writer, console)
         return FeedResult(counts, by_manifest.run(source, counts), unhandled)
     classified, policies = judge_as_new(source.facts), ChangePolicies()

@@ -1,6 +1,6 @@
 """Feed only what is new, late or changed since the last run, by the manifest beside the job."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -209,20 +209,26 @@ class IncrementalFeed:
             )
         if done:
             self.console.log(f"{len(done)} of its {step.lanes} lanes are sent; {left} events left")
-        return self.send_run(step, plan.where(is_left), int(left))
+        return self.send_run(step, plan.where(is_left), int(left), done)
 
-    def send_run(self, step: ManifestStep, plan: DataFrame, events: int) -> SendCounts:
-        """Send so many events of a run's plan, and record it as sent.
+    def send_run(
+        self, step: ManifestStep, plan: DataFrame, events: int, done: Collection[int] = ()
+    ) -> SendCounts:
+        """Send so many events of a run's plan, but for lanes that are done, and record it as sent.
 
-        The end of a lane is recorded when its task says so. If that is not heard, the lane is sent
-        again, which has no further effect.
+        The end of a lane is recorded by its task, or when the task says so. If that is not heard,
+        the lane is sent again, which has no further effect.
         """
         counts = SendCounts()
-        note_end = partial(self.manifest.mark_lane_sent, step) if step.lanes else None
+        lanes_sent = self.manifest.open_lanes(step, done)
+        is_heard = step.lanes and lanes_sent is None
+        note_end = partial(self.manifest.mark_lane_sent, step) if is_heard else None
         if events:
             with self.console.show_progress("sending", events, note_end) as display:
                 lanes = step.lanes or self.writer.lanes
-                writer = replace(self.writer, reports=display.reports, lanes=lanes)
+                writer = replace(
+                    self.writer, reports=display.reports, lanes=lanes, sent=lanes_sent
+                )
                 counts = writer.send(plan, events)
         if counts.sent != events:
             # What a lane that has ended did not read is not sent.

@@ -7,25 +7,27 @@ leaves a plan that the next run sends first, byte for byte. So a number is bound
 before that content is sent for the first time.
 
 Two feeds may use a manifest at the same time: each writes a plan of its own, and one of them gets
-the name of the file `planned`. A feed that begins while another one is sending sends that plan too
-and continues from it (docs/adr/feed.md).
+the name of the step `planned`: of a file, or of a document in the account if the manifest's path
+begins with `cosmos+` (docs/adr/0096). A feed that begins while another one is sending sends that
+plan too and continues from it (docs/adr/feed.md).
 
 Every SUMMARISED_RUNS runs, once all are sent, they are summed up: the newest event of each key goes
-to one table, sorted by session, and the steps to one file, which is created last and once. A feed
+to one table, sorted by session, and the steps to one text, which is created last and once. A feed
 reads the newest summary and the runs after it; replay and reconcile read the plans, which stay. A
-crash before the file leaves a table that nobody reads, and that a later summary removes.
+crash before that leaves a table that nobody reads, and that a later summary removes if it can.
 """
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from secrets import token_hex
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructType
 
@@ -33,19 +35,17 @@ from shared.domain.message import SEQUENCE_MAX
 from spark.feeding.gate import find_refusal
 from spark.job.failures import JobRefused
 from spark.job.files import SparkFiles
-from spark.schemas import LONG, NEWEST, PLAN, TEXT, build_schema
+from spark.job.runtime import has_driver, require_driver
+from spark.job.settings import read_app_settings
+from spark.job.steps import IN_ACCOUNT, AccountSteps, Steps, is_in_account
+from spark.schemas import NEWEST, PLAN, TEXT, build_schema
 from spark.send.arranging import find_lane
+from spark.send.lanes import SentLanes
 
 PLANNED, SENT, SET_ASIDE = "planned", "sent", "set-aside"
 RUN_OF_FEED = build_schema(run=IntegerType(), feed=TEXT).fields
-STEPS = StructType(
-    [
-        *RUN_OF_FEED,
-        *build_schema(step=TEXT, events=LONG, watermark=TEXT, since=TEXT).fields,
-        *build_schema(group=TEXT, source=TEXT, meaning=TEXT, lanes=LONG).fields,
-        *build_schema(who=TEXT, why=TEXT).fields,
-    ]
-)
+# Where the folder of steps would be, files say that they are in the account, and where.
+MARK = build_schema(manifest=TEXT, account=TEXT, run=IntegerType())
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
 SUMMARISED_RUNS = 32
 # Any group passes the gate alike; an older release has not recorded a run's own.
@@ -142,12 +142,20 @@ class ManifestHistory:
         return None if found is None else dict(json.loads(found))
 
 
-@dataclass(frozen=True, slots=True)
+STEP_FIELDS = {each.name for each in fields(ManifestStep)}
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """The manifest at a path (a folder, or a URL that Spark can write), as one feed uses it."""
+    """The manifest at a path (a folder, or a URL that Spark can write), as one feed uses it.
+
+    With `cosmos+` before the path its steps are documents in the account of the app settings, which
+    are those of the environment and `settings` over them; otherwise they are files at the path.
+    """
 
     spark: SparkSession
     path: str
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str = field(default_factory=lambda: token_hex(4))
 
     @property
@@ -157,17 +165,62 @@ class Manifest:
         The token is needed because an application may run two feeds, and two machines may give
         their applications the same id.
         """
-        return f"{self.spark.sparkContext.applicationId}-{self.token}"
+        return f"{self.spark.conf.get('spark.app.id')}-{self.token}"
+
+    @property
+    def is_in_account(self) -> bool:
+        return is_in_account(self.path)
+
+    @property
+    def root(self) -> str:
+        """The folder, or URL, of the tables."""
+        return self.path.removeprefix(IN_ACCOUNT).rstrip("/")
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps, files or documents; raises JobRefused if they were begun elsewhere."""
+        if not self.is_in_account:
+            require_driver(self.spark)
+            return SparkFiles(self.spark)
+        account = AccountSteps.of(read_app_settings(self.settings), self.root, self.root)
+        marks = self.read_marks()
+        account = replace(account, name=find_name(marks, account.name, account.account, self.path))
+        if not marks and account.list_names(f"{self.root}/steps"):
+            raise JobRefused(
+                f"{account.account} has the steps of {self.root}, but nothing in that folder says "
+                "so: it was removed, or is another one. Bring it back, or begin a manifest with "
+                "another path and another group, because the numbers of what was fed are used"
+            )
+        return account
+
+    def read_marks(self) -> list[Row]:
+        """The lines (MARK) of files about steps: of where they are, or of steps that are files."""
+        reader = self.spark.read.schema(MARK).option("recursiveFileLookup", "true").format("json")
+        return self.load(reader, MARK, [f"{self.root}/steps"]).distinct().collect()
+
+    def leave_mark(self) -> None:
+        """Say in the folder where its steps are, before there is any.
+
+        Of two feeds that do so at the same time, under two names, one at least sees both.
+        """
+        steps = self.steps
+        if not isinstance(steps, AccountSteps) or self.read_marks():
+            return
+        mark = (F.lit(steps.name).alias("manifest"), F.lit(steps.account).alias("account"))
+        self.spark.range(0, 1, 1, 1).select(*mark).write.json(f"{self.root}/steps", mode="append")
+        find_name(self.read_marks(), steps.name, steps.account, self.path)
 
     def read_history(self) -> ManifestHistory:
         """Every step until now. Raises JobRefused for steps without a feed's name."""
         before = self.read_summary()
-        runs = self.list_runs("steps")
-        later = [f"{self.path}/steps/run={run}" for run in runs if run > before.summarised]
-        rows = self.read_table("steps", "json", STEPS, later).collect()
-        if any(row["feed"] is None for row in rows):
+        runs = self.list_runs("steps", before.summarised)
+        texts = self.steps.read_texts([f"{self.root}/steps/run={run}" for run in runs])
+        found = [json.loads(text) for text in texts]
+        if any("feed" not in step for step in found):
             raise JobRefused(f"{self.path} has runs without a feed; use a new one")
-        steps = [ManifestStep(*(row[name] for name in STEPS.names)) for row in rows]
+        # A later release may say more.
+        known = [{name: step[name] for name in step.keys() & STEP_FIELDS} for step in found]
+        steps = [ManifestStep(**{"watermark": None} | step) for step in known]
         steps.sort(key=lambda step: (step.run, step.step))
         return replace(before, steps=(*before.steps, *steps))
 
@@ -176,20 +229,24 @@ class Manifest:
         runs = self.list_runs("summaries")
         if not runs:
             return ManifestHistory()
-        name = f"{self.path}/summaries/run={runs[-1]}/summary.json"
-        document = json.loads(SparkFiles(self.spark).read_text(name))
+        name = f"{self.root}/summaries/run={runs[-1]}/summary.json"
+        document = json.loads(self.steps.read_text(name))
         # All runs of a summary are sent.
         planned = [ManifestStep(**step) for step in document["planned"]]
         steps = [each for step in planned for each in (step, replace(step, step=SENT))]
         return ManifestHistory(steps, runs[-1], self.locate_summary(runs[-1], document["feed"]))
 
-    def list_runs(self, table: str) -> list[int]:
-        """The numbers of the runs in a folder of the manifest, the lowest first."""
-        names = SparkFiles(self.spark).list_names(f"{self.path}/{table}")
+    def list_runs(self, table: str, after: int = 0) -> list[int]:
+        """The numbers above `after` of the runs in a folder of steps, the lowest first."""
+        names = self.steps.list_names(f"{self.root}/{table}", after)
         found = [RUN_FOLDER.fullmatch(name) for name in names if not name.startswith((".", "_"))]
         if None in found:
-            raise JobRefused(f"{self.path} is no manifest: {table} holds other files")
-        return sorted(int(match[1]) for match in found if match is not None)
+            raise JobRefused(
+                f"{self.path} is no manifest: {table} holds other files. If its steps are in the "
+                f"account, it is {IN_ACCOUNT}{self.path}"
+            )
+        runs = sorted(int(match[1]) for match in found if match is not None)
+        return [run for run in runs if run > after]
 
     def read_fed(self, group: str, history: ManifestHistory) -> DataFrame:
         """All that the runs in a history are bound to for a group (schemas.PLAN)."""
@@ -214,7 +271,8 @@ class Manifest:
 
         Another feed may do the same at the same time; one of the two summaries is removed.
         """
-        run, before = (max(self.list_runs(name), default=0) for name in ("steps", "summaries"))
+        before = max(self.list_runs("summaries"), default=0)
+        run = max(self.list_runs("steps", before), default=before)
         if run - before < SUMMARISED_RUNS:
             return
         history = self.read_history()
@@ -236,14 +294,20 @@ class Manifest:
         in_order.sortWithinPartitions("session").write.parquet(place, mode="overwrite")
         planned = [asdict(step) for step in history.steps if step.step == PLANNED]
         text = json.dumps({"feed": self.feed, "planned": drop_old_meanings(planned)})
-        files = SparkFiles(self.spark)
-        if not files.create(f"{self.path}/summaries/run={run}/summary.json", text):
-            files.remove(place)
+        if not self.steps.create(f"{self.root}/summaries/run={run}/summary.json", text):
+            self.remove_table(place)
         # The summary before this one stays for feeds that are reading it.
-        for table in ("summaries", "summary"):
-            for old in self.list_runs(table):
-                if old < history.summarised:
-                    files.remove(f"{self.path}/{table}/run={old}")
+        found = {*self.list_runs("summaries"), *self.list_runs("summary")}
+        for old in sorted(run for run in found if run < history.summarised):
+            self.remove_table(f"{self.root}/summary/run={old}")
+            self.steps.remove(f"{self.root}/summaries/run={old}")
+
+    def remove_table(self, place: str) -> None:
+        if self.is_in_account:
+            # Spark can write on any file system. What it cannot do is to remove: this is empty.
+            self.spark.range(0).write.parquet(place, mode="overwrite")
+        else:
+            self.steps.remove(place)
 
     def read_plan(self, step: ManifestStep) -> DataFrame:
         return self.spark.read.schema(PLAN).parquet(self.locate_plan(step.run, step.feed))
@@ -253,6 +317,8 @@ class Manifest:
 
         Raises JobRefused if a session has used up its numbers.
         """
+        if run == 1:
+            self.leave_mark()
         place = self.locate_plan(run, self.feed)
         plan.write.parquet(place, mode="overwrite")
         written = self.spark.read.schema(PLAN).parquet(place)
@@ -301,18 +367,26 @@ class Manifest:
     def mark_sent(self, planned: ManifestStep) -> None:
         """Record that all of a run was sent; another feed may have recorded it already."""
         self.write_step(replace(planned, step=SENT, since=format_now()))
-        self.forget_lanes(planned)
+        # In the account another feed of the run may still count them; the store removes them.
+        if not self.is_in_account:
+            self.forget_lanes(planned)
 
     def forget_lanes(self, planned: ManifestStep) -> None:
-        SparkFiles(self.spark).remove(self.locate_lanes(planned))
+        self.steps.remove(self.locate_lanes(planned))
 
     def mark_lane_sent(self, planned: ManifestStep, lane: int) -> None:
         """Record that a lane of a run was sent. Any number of feeds may do so."""
-        SparkFiles(self.spark).create(f"{self.locate_lanes(planned)}/lane={lane}", "")
+        self.steps.create(f"{self.locate_lanes(planned)}/lane={lane}", "")
+
+    def open_lanes(self, planned: ManifestStep, known: Collection[int]) -> SentLanes | None:
+        """The lanes that tasks record themselves, besides those that are known; None for files."""
+        if not isinstance(self.steps, AccountSteps):
+            return None
+        return SentLanes(self.steps, self.locate_lanes(planned), frozenset(known))
 
     def list_sent_lanes(self, planned: ManifestStep) -> list[int]:
         """The lanes of an unsent run that are known to be sent."""
-        names = SparkFiles(self.spark).list_names(self.locate_lanes(planned))
+        names = self.steps.list_names(self.locate_lanes(planned))
         found = (LANE_FILE.fullmatch(name) for name in names)
         return sorted(int(match[1]) for match in found if match is not None)
 
@@ -334,7 +408,7 @@ class Manifest:
             F.count("*").alias("events"),
             F.min("refusal").alias("refusal"),
         )
-        place = f"{self.path}/aside/run={planned.run}"
+        place = f"{self.root}/aside/run={planned.run}"
         by_session.orderBy("session").coalesce(1).write.json(place, mode="overwrite")
         written = self.spark.read.schema("sent boolean, events long").json(place)
         counts = {
@@ -344,32 +418,43 @@ class Manifest:
         return counts.get(True, 0), sum(counts.values())
 
     def locate_lanes(self, planned: ManifestStep) -> str:
-        return f"{self.path}/lanes/run={planned.run}"
+        return f"{self.root}/lanes/run={planned.run}"
 
     def write_step(self, step: ManifestStep) -> bool:
-        """Write a step as a file of one line; False if the step has been written before."""
+        """Write a step as a line of text; False if another one has been written before."""
         document = {name: value for name, value in asdict(step).items() if value is not None}
-        name = f"{self.path}/steps/run={step.run}/step={step.step}/step.json"
-        return SparkFiles(self.spark).create(name, json.dumps(document) + "\n")
+        name = f"{self.root}/steps/run={step.run}/step={step.step}/step.json"
+        return self.steps.create(name, json.dumps(document) + "\n")
 
     def locate_plan(self, run: int, feed: str) -> str:
-        return f"{self.path}/plan/run={run}/feed={feed}"
+        return f"{self.root}/plan/run={run}/feed={feed}"
 
     def locate_summary(self, run: int, feed: str) -> str:
-        return f"{self.path}/summary/run={run}/feed={feed}"
+        return f"{self.root}/summary/run={run}/feed={feed}"
 
     def require_exclusive(self) -> None:
-        SparkFiles(self.spark).require_exclusive(self.path)
+        """Raise JobRefused unless a step is given to one feed, and all tasks read the plans."""
+        if not self.is_in_account:
+            SparkFiles(self.spark).require_exclusive(self.path)
+        elif has_driver(self.spark):
+            SparkFiles(self.spark).require_shared(self.root)
 
     def read_table(
         self, table: str, form: str, schema: StructType, paths: Sequence[str] | None = None
     ) -> DataFrame:
         """A table of the manifest, or these folders of it; empty if nothing was written yet."""
-        root = f"{self.path}/{table}"
+        root = f"{self.root}/{table}"
+        reader = self.spark.read.format(form).schema(schema).option("basePath", root)
+        return self.load(reader, schema, [root] if paths is None else paths)
+
+    def load(self, reader: DataFrameReader, schema: StructType, paths: Sequence[str]) -> DataFrame:
+        """These folders; an empty table if there are none yet."""
         try:
-            if paths is None or paths:
-                reader = self.spark.read.format(form).schema(schema).option("basePath", root)
-                return reader.load(root if paths is None else list(paths))
+            if paths:
+                found = reader.load(list(paths))
+                # Over Spark Connect a path is looked for no earlier.
+                _ = found.schema
+                return found
         except AnalysisException as error:
             if error.getCondition() != PATH_NOT_FOUND:
                 refusal = f"{self.path} is no manifest: {error.getCondition()}"
@@ -377,6 +462,30 @@ class Manifest:
         # A table made from Python rows, even from none, would start a Python worker to read them.
         nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema)
         return self.spark.range(0).select(*nothing)
+
+
+def find_name(marks: Sequence[Row], name: str, account: str, path: str) -> str:
+    """The name under which an account has the steps of a manifest: that of its marks, or its own.
+
+    Raises JobRefused if its steps are files, in another account, or were begun under two names.
+    """
+    if any(mark["run"] is not None for mark in marks):
+        raise JobRefused(f"the steps of {path} are files: leave out {IN_ACCOUNT!r}")
+    found = {(mark["manifest"], mark["account"]) for mark in marks} or {(name, account)}
+    if len(found) > 1:
+        raise JobRefused(
+            f"{path} was begun by two feeds at the same time that named it differently: "
+            f"{', '.join(sorted(each for each, _ in found))}. Remove all files but one in its "
+            "folder steps"
+        )
+    name, begun_in = found.pop()
+    if begun_in != account:
+        raise JobRefused(
+            f"the steps of {path} are in {begun_in}, and not in {account}, which the app settings "
+            "name: name that account again, or, where its documents were moved, correct the file "
+            "in the folder steps"
+        )
+    return name
 
 
 def drop_old_meanings(planned: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -30,7 +30,8 @@ def add_group_argument(parser: ArgumentParser, default: str | None = None) -> No
 
 
 def add_manifest_argument(parser: ArgumentParser, *, required: bool = False) -> None:
-    text = "folder in which feeds record what they have fed"
+    text = "folder in which feeds record what they have fed; cosmos+DIR is one whose steps are in "
+    text += "the journal's account"
     parser.add_argument("--manifest", required=required, metavar="DIR", help=text)
 
 

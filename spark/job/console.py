@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from shared.settings import InvalidSettings
 from spark.job.failures import JobRefused, SparkFailure, find_root_cause
 from spark.job.progress import TaskReports
-from spark.job.runtime import INTERRUPTED, JobInterrupted
+from spark.job.runtime import INTERRUPTED, JobInterrupted, has_driver
 
 FAILED = 2
 BAR_SECONDS, LINES_SECONDS = 0.25, 10.0
@@ -76,7 +76,9 @@ class JobConsole:
         its own.
         """
         spark = SparkSession.active()
-        reports = TaskReports(spark.sparkContext, listens=not self.is_quiet) if rows else None
+        reports = None
+        if rows and has_driver(spark):
+            reports = TaskReports(spark.sparkContext, listens=not self.is_quiet)
         display = ProgressDisplay(self, step, spark, rows, reports, note_end)
         thread = threading.Thread(target=display.watch, name=f"{self.job} {step}", daemon=True)
         try:

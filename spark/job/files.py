@@ -1,10 +1,12 @@
 """Create files that appear complete, and under a name that only one writer gets.
 
 HDFS and Azure Data Lake Storage refuse to rename a file to a name that is taken; on a disk a hard
-link does the same. Any other file system is refused by its scheme, because it is not known to.
+link does the same. Any other file system is refused by its scheme, because it is not known to. The
+steps of a manifest there can be documents (steps.py).
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark.job.failures import JobRefused
 from spark.job.runtime import is_one_machine
+from spark.job.steps import IN_ACCOUNT
 
 DISK = "file"
 RENAME_REFUSES = ("hdfs", "abfs", "abfss")
@@ -27,10 +30,7 @@ class SparkFiles:
     spark: SparkSession
 
     def create(self, place: str, text: str) -> bool:
-        """Write a file. Returns False, and changes nothing, if another writer took its name.
-
-        Raises JobRefused, or what Spark's file system raises (Py4JJavaError).
-        """
+        """See steps.Steps. Raises JobRefused, or what Hadoop's classes raise (Py4JJavaError)."""
         target = self.parse_path(place)
         system = self.find_system(target)
         system.mkdirs(target.getParent())
@@ -43,22 +43,31 @@ class SparkFiles:
             stream.close()
         try:
             if system.getUri().getScheme() == DISK:
-                return create_link(draft, target)
-            return not system.exists(target) and bool(system.rename(draft, target))
+                is_new = create_link(draft, target)
+            else:
+                is_new = not system.exists(target) and bool(system.rename(draft, target))
+            # It may be our own, of which we did not hear.
+            return is_new or self.read_text(place) == text
         finally:
             system.delete(draft, False)
 
     def require_exclusive(self, place: str) -> None:
-        """Raise JobRefused unless `create` keeps its promise at a place, and all tasks see it.
-
-        A plain path on disk is that of each machine. `file:` says that all of them share the disk.
-        """
+        """Raise JobRefused unless `create` keeps its promise at a place, and all tasks see it."""
         scheme = self.find_system(self.parse_path(place)).getUri().getScheme()
         if scheme != DISK and scheme not in RENAME_REFUSES:
             known = ", ".join((DISK, *RENAME_REFUSES))
             raise JobRefused(
-                f"{place} is on {scheme}, which is not known to give a name once; use {known}"
+                f"{place} is on {scheme}, which is not known to give a name once; use {known}, or "
+                f"keep the steps in the journal's account: {IN_ACCOUNT}{place}"
             )
+        self.require_shared(place)
+
+    def require_shared(self, place: str) -> None:
+        """Raise JobRefused for a plain path on the disk of each machine of a cluster.
+
+        `file:` says that all of them share the disk.
+        """
+        scheme = self.find_system(self.parse_path(place)).getUri().getScheme()
         master = self.spark.sparkContext.master
         if scheme == DISK and not place.startswith(f"{DISK}:") and not is_one_machine(master):
             raise JobRefused(
@@ -67,8 +76,8 @@ class SparkFiles:
                 "all machines share that disk"
             )
 
-    def list_names(self, place: str) -> list[str]:
-        """The names in a folder. For a file it is its own name, for nothing an empty list."""
+    def list_names(self, place: str, after_run: int = 0) -> list[str]:  # noqa: ARG002 - all at once
+        """See steps.Steps. For a file it is its own name, for nothing an empty list."""
         path = self.parse_path(place)
         system = self.find_system(path)
         if not system.exists(path):
@@ -85,8 +94,15 @@ class SparkFiles:
             stream.close()
         return str(text)
 
+    def read_texts(self, folders: Sequence[str]) -> list[str]:
+        """See steps.Steps: lines of text, read by Spark's tasks."""
+        if not folders:
+            return []
+        lines = self.spark.read.option("recursiveFileLookup", "true").text(list(folders)).collect()
+        return [line["value"] for line in lines]
+
     def remove(self, place: str) -> None:
-        """Remove a file or a folder with all that is in it; nothing happens if it is not there."""
+        """See steps.Steps."""
         path = self.parse_path(place)
         self.find_system(path).delete(path, True)
 

@@ -95,18 +95,26 @@ def open_spark(master: str | None, java_options: str = "") -> Iterator[SparkSess
                 spark.stop()
 
 
-def require_driver(spark: SparkSession) -> None:
-    """Raise JobRefused for a session of Spark Connect: its driver is another process.
-
-    A feed needs the driver for its manifest's files and for what its tasks count.
-    """
+def has_driver(spark: SparkSession) -> bool:
+    """Say whether this process is the driver. That of a session of Spark Connect is another one."""
     try:
         _ = spark.sparkContext
     except PySparkAttributeError:
+        return False
+    return True
+
+
+def require_driver(spark: SparkSession) -> None:
+    """Raise JobRefused for a session of Spark Connect.
+
+    Files are created, and tasks tell what they have sent, by the driver's own process.
+    """
+    if not has_driver(spark):
         raise JobRefused(
             "this is a session of Spark Connect, without a driver of its own: run the job on "
-            "classic compute, or write numbered events with the data source (docs/spark.md)"
-        ) from None
+            "classic compute, or call feed with a manifest whose steps are in the journal's "
+            "account, as in cosmos+abfss://... (docs/spark.md)"
+        )
 
 
 @contextmanager
@@ -194,7 +202,7 @@ def return_memory(spark: SparkSession) -> None:
 
     Elsewhere this does nothing, as the driver's memory is not that of the tasks.
     """
-    if is_one_machine(spark.sparkContext.master):
+    if has_driver(spark) and is_one_machine(spark.sparkContext.master):
         java = spark.sparkContext._jvm
         java.java.lang.System.gc()  # type: ignore[union-attr]
 

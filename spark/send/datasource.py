@@ -41,10 +41,12 @@ from shared.domain.message import Message
 from shared.settings import Settings
 from spark.job.failures import JobRefused
 from spark.job.progress import TaskEnds, TaskProgress, TaskReports, gather_ends
+from spark.job.runtime import has_driver
 from spark.job.settings import OptionRefused, read_app_settings, with_settings
 from spark.schemas import EVENTS
 from spark.send.arranging import arrange_in_event_order, arrange_in_runs
 from spark.send.gathering import GatheringBus
+from spark.send.lanes import SentLanes
 from spark.send.options import ROWS_MAX_DEFAULT, WriteOptions
 from spark.send.rows import (
     BrokenSequence,
@@ -179,6 +181,10 @@ class PartitionWriter:
             progress.log(f"{type(error).__name__}: {error}")
             raise
         progress.finish(counts.sent, self.ends)
+        if self.options.lanes is not None:
+            SentLanes.parse(self.options.lanes, self.options.settings).record(
+                progress.partition, counts
+            )
         return PartitionSent(counts, digest_sessions(check.last))
 
     async def send(
@@ -291,7 +297,8 @@ class EventWriter:
     `gaps` is for a part of what was sent before. `settings` are connections, over those that are
     in the environment when it sends; Spark gets neither as options. `lanes` is how many partitions
     send, each with connections of its own; by default it follows from the number of events, see
-    choose_lanes. `reports` hears from the tasks how far they are and that they have ended.
+    choose_lanes. `reports` hears from the tasks how far they are and that they have ended. With
+    `sent` each task records in the account what it has sent, and not in a file on the driver.
     """
 
     rate: float | None = None
@@ -301,6 +308,7 @@ class EventWriter:
     source: type[LockstepDataSource] = LockstepDataSource
     reports: TaskReports | None = None
     lanes: int | None = None
+    sent: SentLanes | None = None
 
     def choose_lanes(self, spark: SparkSession, events: int) -> int:
         """Return how many partitions send so many events.
@@ -310,26 +318,36 @@ class EventWriter:
         if self.lanes is not None:
             return self.lanes
         enough = max(1, min(LANES_MAX, ceil(events / EVENTS_A_LANE)))
-        return min(enough, spark.sparkContext.defaultParallelism) if self.rate else enough
+        if self.rate:
+            at_once = spark.sparkContext.defaultParallelism if has_driver(spark) else 1
+            return min(enough, at_once)
+        return enough
 
     def send(self, rows: DataFrame, events: int) -> SendCounts:
         """Send so many events (schemas.EVENTS and more columns); returns all partitions' counts."""
         spark = rows.sparkSession
         partitions = self.choose_lanes(spark, events)
         source = self.name_source()
-        source.ends = gather_ends(spark.sparkContext)
+        if has_driver(spark):
+            source.ends = gather_ends(spark.sparkContext)
         spark.dataSource.register(source)
         arrange = arrange_in_event_order if self.rate else arrange_in_runs
         with TemporaryDirectory(prefix="lockstep-feed-") as folder:
             summary = Path(folder, "counts.json")
             gaps = "allow" if self.gaps else "refuse"
             writer = arrange(rows, partitions).write.format(source.name()).mode("append")
-            writer = writer.options(batch=self.batch, summary=str(summary), gaps=gaps)
+            writer = writer.options(batch=self.batch, gaps=gaps)
+            if self.sent is None:
+                writer = writer.options(summary=str(summary))
+            else:
+                writer = writer.options(lanes=self.sent.option)
             if self.reports:
                 writer = writer.options(progress=self.reports.address)
             if self.rate:
                 writer = writer.options(rate=self.rate, partitions=partitions)
             writer.save()
+            if self.sent is not None:
+                return self.sent.count()
             return SendCounts(**json.loads(summary.read_text()))
 
     def name_source(self) -> type[LockstepDataSource]:

@@ -27,6 +27,7 @@ class WriteOptions:
     task holds before it sends them. `summary` is a file on the driver for the counts. `owner_level`
     fences writers of the same group that have a lower level. `gaps` allows numbers to skip, as they
     do in a part of what was sent before; what follows a gap waits until the gap is filled.
+    `lanes` is where tasks record in the account what each of them has sent (SentLanes.option).
     `patience` is for how many seconds an operation is repeated while no region takes it, before the
     task fails. `progress` is the address of TaskReports, to which the tasks send how far they are;
     without it they write that to their stderr.
@@ -42,6 +43,7 @@ class WriteOptions:
     gaps: bool = False
     patience: float = PATIENCE_DEFAULT_SECONDS
     progress: str | None = None
+    lanes: str | None = None
 
     @classmethod
     def read(
@@ -83,6 +85,7 @@ class WriteOptions:
             gaps=gaps == "allow",
             patience=parse_number("patience", patience),
             progress=progress,
+            lanes=given.get("lanes"),
         )
 
     def require_counted(self, partition: int) -> None:

@@ -1,7 +1,7 @@
 """Bookings of accounts: their mapping, facts and messages, and feeds of them by a manifest."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,8 @@ def stood(spark: SparkSession, facts: list[Fact], fed: list[Bound]) -> DataFrame
 
 
 def settings(sink: Path) -> dict[str, str]:
-    """What the recording data source is told: the folder stands where the account would."""
-    return {"LOCKSTEP_REGIONS": "east", "ServiceBus_east": "east", "Cosmos": str(sink)}
+    """What the recording data source is told: the folder stands where the namespace would."""
+    return {"LOCKSTEP_REGIONS": "east", "ServiceBus_east": str(sink), "Cosmos": str(sink)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,18 @@ class Bank:
 
     spark: SparkSession
     folder: Path
+    # Settings of the account that has the steps of the manifest, and what its path begins with.
+    account: dict[str, str] = field(default_factory=dict)
+    before: str = ""
 
     @property
     def manifest(self) -> Manifest:
         """The manifest, as another feed has it."""
-        return Manifest(self.spark, str(self.folder / "manifest"))
+        return Manifest(self.spark, f"{self.before}{self.folder / 'manifest'}", self.told)
+
+    @property
+    def told(self) -> dict[str, str]:
+        return settings(self.folder / "sent") | self.account
 
     @property
     def history(self) -> ManifestHistory:
@@ -117,11 +124,10 @@ class Bank:
     ) -> SendResult:
         """Feed lines, or facts, with a feed of their own."""
         manifest, rejects = self.manifest, str(self.folder / "rejects")
-        told = settings(self.folder / "sent")
         job = IncrementalFeed(
             manifest,
             FeedConfig(GROUP, manifest.path, "booked", rejects, **options),
-            writer(settings=told, source=RecordingDataSource, lanes=lanes),
+            writer(settings=self.told, source=RecordingDataSource, lanes=lanes),
             JobConsole("feed", is_quiet=True),
         )
         facts = self.source(lines) if isinstance(lines, list) else lines

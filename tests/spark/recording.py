@@ -41,11 +41,11 @@ def record(folder: Path, message: Message) -> None:
 
 @asynccontextmanager
 async def recording(settings: Mapping[str, str]) -> AsyncIterator[SendMessages]:
-    """Records into the folder that stands where the journal's account would be.
+    """Records into the folder that stands where the namespace would be.
 
     So many tries are lost as the queue's name says, at the point that the output queue's name says.
     """
-    folder = Path(settings["Cosmos"])
+    folder = Path(settings["ServiceBus_east"])
     is_lost = attempt() < int(settings.get("LOCKSTEP_QUEUE", "0"))
     point = settings.get("LOCKSTEP_OUTPUT_QUEUE", WITHIN) if is_lost else None
     fail_at(OPENING, point)
