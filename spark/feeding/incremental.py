@@ -226,9 +226,7 @@ class IncrementalFeed:
         if events:
             with self.console.show_progress("sending", events, note_end) as display:
                 lanes = step.lanes or self.writer.lanes
-                writer = replace(
-                    self.writer, reports=display.reports, lanes=lanes, sent=lanes_sent
-                )
+                writer = replace(self.writer, reports=display.reports, lanes=lanes, sent=lanes_sent)
                 counts = writer.send(plan, events)
         if counts.sent != events:
             # What a lane that has ended did not read is not sent.

@@ -196,7 +196,7 @@ class Manifest:
     def read_marks(self) -> list[Row]:
         """The lines (MARK) of files about steps: of where they are, or of steps that are files."""
         reader = self.spark.read.schema(MARK).option("recursiveFileLookup", "true").format("json")
-        return self.load(reader, MARK, [f"{self.root}/steps"]).distinct().collect()
+        return self.load(reader, MARK, [f"{self.root}/steps"]).collect()
 
     def leave_mark(self) -> None:
         """Say in the folder where its steps are, before there is any.

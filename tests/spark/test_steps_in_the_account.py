@@ -3,9 +3,11 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from shared.domain.errors import Throttled
 from shared.storage.queries import shows_any_need
 from shared.testkit.injected_faults import CallFault
 from spark.job import steps as module
@@ -13,7 +15,7 @@ from spark.job.failures import JobRefused
 from spark.job.steps import PATIENCE_SECONDS
 from spark.send.lanes import SentLanes
 from spark.send.rows import SendCounts
-from tests.spark.accounts import ROOT, Account
+from tests.spark.accounts import ROOT, Account, FaultyContainer
 
 PLANNED = f"{ROOT}/steps/run=1/step=planned/step.json"
 
@@ -71,6 +73,22 @@ def test_when_the_account_fails_for_a_while_each_call_is_made_again(
     assert steps.read_text(PLANNED) == "theirs"
     assert steps.list_names(f"{ROOT}/steps") == ["run=000000001"]
     assert account.clock.now() < PATIENCE_SECONDS
+
+
+def test_when_the_account_throttles_it_is_asked_again_after_as_long_as_it_says(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, waits = FaultyContainer.write, iter([9.0, 9.0])
+
+    async def throttled(container: FaultyContainer, *arguments: Any) -> Any:
+        for seconds in waits:
+            raise Throttled("request rate is large", seconds)
+        return await write(container, *arguments)
+
+    monkeypatch.setattr(FaultyContainer, "write", throttled)
+
+    assert account.open_steps().create(PLANNED, "mine")
+    assert account.clock.now() >= 18
 
 
 def test_when_the_account_stays_silent_the_feed_ends_by_its_name_and_goes_on_later(
