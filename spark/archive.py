@@ -5,7 +5,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from secrets import token_hex
 
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from shared.storage.archive import (
     ARCHIVE_ID,
     GENESIS_POSITION,
+    OLDEST_SQL,
     ArchiveRecord,
     decode_archive_record,
     encode_archive_record,
@@ -33,13 +34,14 @@ from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import open_spark
 from spark.job.settings import with_settings
-from spark.read.archive import ARCHIVE, RUN, WrittenSource, read_rows, with_lives
+from spark.read.archive import ARCHIVE, RUN, WrittenSource, read_versions, with_lives
 from spark.read.journal import open_journal, read_journal_settings
 
 JOB = "archive"
 # What was written so short a time ago may still be on its way, or be written by a clock that is
 # behind: that of the region that took the writes over. It comes with the next run.
 LATE_SECONDS = 300
+PART_SECONDS = 24 * 3600
 
 DESCRIPTION = """\
 Append what was written to the journal since the last run to an archive in Parquet, and remove from
@@ -68,14 +70,14 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A run of the job: from where on it archives, until when, and the record it began with."""
+class ArchiveRun:
+    """A run of the job, or a part of it: since when, until when, and the record it began with."""
 
     since: int
     record: ArchiveRecord
     version: str
-    # No other run has this name. It begins so that nobody takes it for a number.
-    name: str = field(default_factory=lambda: f"r{token_hex(8)}")
+    # The name of its rows' folder, which no other has, and which nobody takes for a number.
+    name: str = ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,20 +110,26 @@ def run_archive(chosen: Namespace, console: JobConsole) -> int:
         removal = Removal(chosen.erase, chosen.who, chosen.why) if chosen.erase else None
         if removal is not None:
             require_gone(journal, removal.session)
-        run = begin_run(journal, place, is_moved=chosen.moved)
-        with console.show_progress("archiving"):
-            added, ends = append_rows(spark, settings, run, run_folder(place, run.name))
-        erased = 0
-        if ends or removal:
-            with console.show_progress("erasing"):
-                erased = erase_rows(spark, place, run.name, removal)
-        end_run(journal, run)
-    until = datetime.fromtimestamp(run.record.until, UTC).isoformat()
-    sys.stdout.write(f"{added} rows added, {erased} erased; complete until {until}\n")
+        run, added, erased = begin_run(journal, place, is_moved=chosen.moved), 0, 0
+        until = run.record.until
+        while True:
+            part = first_part(journal, run)
+            is_last = part.record.until == until
+            with console.show_progress("archiving"):
+                rows, ends = append_rows(spark, settings, part, run_folder(place, part.name))
+                added += rows
+            if ends or (removal and is_last):
+                with console.show_progress("erasing"):
+                    erased += erase_rows(spark, place, part.name, removal if is_last else None)
+            run = replace(run, since=part.record.until, version=end_run(journal, part))
+            if is_last:
+                break
+    when = datetime.fromtimestamp(until, UTC).isoformat()
+    sys.stdout.write(f"{added} rows added, {erased} erased; complete until {when}\n")
     return 0
 
 
-def begin_run(journal: ContainerProxy, place: str, *, is_moved: bool = False) -> Run:
+def begin_run(journal: ContainerProxy, place: str, *, is_moved: bool = False) -> ArchiveRun:
     """Announce a run in the record, which says the store's time and refuses the run before it.
 
     Raises JobRefused where the archive lies elsewhere, or another run begins just now.
@@ -139,12 +147,24 @@ def begin_run(journal: ContainerProxy, place: str, *, is_moved: bool = False) ->
     record = replace(before, place=place)
     written = write_record(journal, record, version_of(stored) if stored else None)
     until = max(before.until, int(written_at(written)) - LATE_SECONDS)
-    return Run(before.until, replace(record, until=until), version_of(written))
+    return ArchiveRun(before.until, replace(record, until=until), version_of(written))
 
 
-def end_run(journal: ContainerProxy, run: Run) -> None:
-    """Record until when the archive is complete. Raises JobRefused where another run has begun."""
-    write_record(journal, run.record, run.version)
+def first_part(journal: ContainerProxy, run: ArchiveRun) -> ArchiveRun:
+    """The part of a run that has a day of what was written: what is recorded is not read again."""
+    since: list[dict[str, object]] = [{"name": "@since", "value": run.since}]
+    found = journal.query_items(OLDEST_SQL, parameters=since, enable_cross_partition_query=True)
+    ends = [int(written_at(oldest)) + PART_SECONDS for oldest in found]
+    until = min([*ends, run.record.until])
+    return replace(run, record=replace(run.record, until=until), name=f"r{token_hex(8)}")
+
+
+def end_run(journal: ContainerProxy, run: ArchiveRun) -> str:
+    """Record until when the archive is complete, and return the version of that record.
+
+    Raises JobRefused where another run has begun.
+    """
+    return version_of(write_record(journal, run.record, run.version))
 
 
 def write_record(
@@ -162,7 +182,7 @@ def write_record(
 
 
 def append_rows(
-    spark: SparkSession, settings: Mapping[str, str], run: Run, folder: str
+    spark: SparkSession, settings: Mapping[str, str], run: ArchiveRun, folder: str
 ) -> tuple[int, int]:
     """Write what was written in the time of a run to a new folder: how many rows, and erasures."""
     spark.dataSource.register(with_settings(WrittenSource, settings))
@@ -214,7 +234,7 @@ def erase_rows(spark: SparkSession, place: str, run: str, removal: Removal | Non
     What is left of them is complete in one new folder before the old ones are emptied. A run that
     is killed in between leaves both, and the next one, which finds the same entries, ends it.
     """
-    rows = read_rows(spark, place)
+    rows = read_versions(spark, place)
     erased = find_erased(rows, run, removal.session if removal else None).persist()
     runs = [found["run"] for found in erased.select("run").distinct().collect()]
     if not runs:

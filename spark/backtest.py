@@ -43,7 +43,7 @@ from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import open_spark
 from spark.job.settings import with_settings
-from spark.read.archive import ARCHIVE, WrittenSource, read_rows, with_lives
+from spark.read.archive import ARCHIVE, WrittenSource, read_versions, with_lives
 from spark.schemas import TEXT, build_schema
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def choose_sessions(rows: DataFrame, count: int | None) -> DataFrame:
 def read_kept(spark: SparkSession, archive: str | None) -> DataFrame:
     """The rows (ARCHIVE) of an archive, or those that one of the whole journal would have now."""
     if archive is not None:
-        return read_rows(spark, archive).select(*ARCHIVE.names)
+        return read_versions(spark, archive).select(*ARCHIVE.names)
     spark.dataSource.register(with_settings(WrittenSource))
     window = {"since": -1, "until": int(time()) + CLOCK_SLACK_SECONDS}
     return spark.read.format(WrittenSource.name()).options(**window).load()

@@ -21,6 +21,7 @@ GENESIS_POSITION = -1
 WRITTEN_SQL = (
     "SELECT * FROM c WHERE c._ts > @since AND c._ts <= @until AND c.kind IN ('entry', 'genesis')"
 )
+OLDEST_SQL = "SELECT TOP 1 c._ts FROM c WHERE c._ts > @since ORDER BY c._ts"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ class WrittenReader(JournalReader):
                     yield session, position, datetime.fromtimestamp(written, UTC), text
 
 
-def read_rows(spark: SparkSession, place: str) -> DataFrame:
+def read_versions(spark: SparkSession, place: str) -> DataFrame:
     """Every row of an archive with its run, the old ones of an entry and genesis rows as well."""
     return spark.read.schema(StructType([*ARCHIVE.fields, *RUN.fields])).parquet(place)
 
@@ -95,7 +95,7 @@ def read_archive(spark: SparkSession, place: str) -> DataFrame:
     A name may be used again once its session was removed: its entries are then of another `life`,
     and their positions begin anew.
     """
-    entries = with_lives(read_rows(spark, place)).where(F.col("position") != GENESIS_POSITION)
+    entries = with_lives(read_versions(spark, place)).where(F.col("position") != GENESIS_POSITION)
     newest = F.max_by(F.struct("written", "document"), "written").alias("newest")
     found = entries.groupBy("session", "life", "position").agg(newest)
     return found.select("session", "life", "position", "newest.written", "newest.document")

@@ -14,7 +14,7 @@ from shared.domain.journal import KeptInput
 from shared.engine.operate.resolve import ResolutionAction
 from shared.storage.entries import decode_entry
 from spark import archive
-from spark.read.archive import read_archive, read_rows
+from spark.read.archive import read_archive, read_versions
 from tests.sized_outputs import WRITER, writing
 from tests.spark.bookings import DriverKilled
 from tests.spark.stopped_journal import Stopped, stopped_journal
@@ -55,7 +55,7 @@ class Archived:
 
     def text(self) -> str:
         """All that the files of the archive say, the rows that nobody reads among them."""
-        return "".join(row["document"] for row in read_rows(self.spark, self.place).collect())
+        return "".join(row["document"] for row in read_versions(self.spark, self.place).collect())
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What a run of the archive takes of a journal, and what it records; no Spark is started."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from shared.storage.archive import ARCHIVE_ID, GENESIS_POSITION
 from shared.storage.journal import REGIONS_SESSION
-from spark.archive import LATE_SECONDS, Run, begin_run, end_run
+from spark.archive import LATE_SECONDS, PART_SECONDS, ArchiveRun, begin_run, end_run, first_part
 from spark.job.failures import JobRefused
 from spark.read.archive import WrittenReader
 from tests.sized_outputs import WRITER, writing
@@ -17,6 +17,8 @@ from tests.spark.stopped_journal import BEGIN, Stopped, stopped_journal
 from tests.world import message
 
 pytestmark = pytest.mark.wire
+
+type Row = tuple[str, int, float, dict[str, Any]]
 
 PLACE = "abfss://archive@account.dfs.core.windows.net/lockstep"
 
@@ -27,7 +29,7 @@ def stopped() -> Iterator[Stopped]:
         yield stopped
 
 
-def taken(stopped: Stopped, run: Run) -> list[tuple[str, int, float, dict[str, Any]]]:
+def taken(stopped: Stopped, run: ArchiveRun) -> list[Row]:
     """The rows of a run, over all partitions, in the order of session and position."""
     reader = WrittenReader(stopped.settings, run.since, run.record.until)
     rows = (row for partition in reader.partitions() for row in reader.read(partition))
@@ -39,6 +41,10 @@ def ran(stopped: Stopped) -> list[tuple[str, int]]:
     run = begin_run(stopped.journal, PLACE)
     rows = taken(stopped, run)
     end_run(stopped.journal, run)
+    return entries_in(rows)
+
+
+def entries_in(rows: Sequence[Row]) -> list[tuple[str, int]]:
     return [row[:2] for row in rows if row[1] != GENESIS_POSITION]
 
 
@@ -93,6 +99,26 @@ def test_when_an_entry_changed_after_it_was_archived_it_comes_again(stopped: Sto
     stopped.seconds += LATE_SECONDS
 
     assert ran(stopped) == [("acc-7", 0)]
+
+
+def test_a_run_with_more_than_a_day_to_read_records_each_day_of_it(stopped: Stopped) -> None:
+    stopped.take(message(0))
+    stopped.seconds += PART_SECONDS - 1
+    stopped.take(message(1))
+    stopped.seconds += 30 * PART_SECONDS
+    stopped.take(message(2))
+    stopped.seconds += LATE_SECONDS
+    run, parts = begin_run(stopped.journal, PLACE), []
+    goal = run.record.until
+    while run.since < goal:
+        part = first_part(stopped.journal, run)
+        parts.append(entries_in(taken(stopped, part)))
+        run = replace(run, since=part.record.until, version=end_run(stopped.journal, part))
+        record = stopped.journal.read_item(ARCHIVE_ID, REGIONS_SESSION)
+        assert record["until"] == run.since
+
+    assert parts == [[("acc-7", 0), ("acc-7", 1)], [("acc-7", 2)]]
+    assert run.since == goal == stopped.seconds - LATE_SECONDS
 
 
 def test_when_two_runs_meet_the_one_that_began_first_records_nothing(stopped: Stopped) -> None:
