@@ -2,23 +2,21 @@
 
 import os
 import sys
+from collections.abc import Mapping
+from importlib import invalidate_caches
+from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from shared.domain.handler import Handlers
 from shared.engine.handle.find import find_handlers
 from shared.engine.handle.raised import describe_error
-from shared.settings import InvalidSettings, Settings
+from shared.settings import SERVICE_BUS_PREFIX, InvalidSettings, Settings
 
 # Of the folders that may hold an app's modules of handlers, one is there.
 PACKAGES = ("functions.handlers", "handlers")
-# Where the environment has no settings of an app: nothing is ever called by these.
-NOWHERE = {
-    "LOCKSTEP_REGION": "here",
-    "LOCKSTEP_REGIONS": "here",
-    "ServiceBus_here": "Endpoint=sb://nowhere/",
-    "Cosmos": "AccountEndpoint=http://nowhere/;AccountKey=bm90aGluZw==;",
-}
+# An app may make its handlers of its settings. Whoever only runs these connects nowhere.
+NOWHERE = {"LOCKSTEP_REGIONS": "none", "Cosmos": "none"}
 
 
 class AppUnusable(ValueError):
@@ -30,9 +28,9 @@ def package_in(folder: Path) -> str:
     if not (folder / "function_app.py").is_file():
         raise AppUnusable(f"{folder} is no app: there is no function_app.py in it")
     for name in PACKAGES:
-        if (folder / name.replace(".", "/") / "__init__.py").is_file():
+        if (folder / name.replace(".", "/")).is_dir():
             return name
-    raise AppUnusable(f"{folder} has no folder of handlers with an __init__.py")
+    raise AppUnusable(f"{folder} is no app: there is no folder of handlers in it")
 
 
 def load_app(folder: Path) -> Handlers:
@@ -48,22 +46,33 @@ def load_app(folder: Path) -> Handlers:
         # What else the app has is beside its handlers; a checkout of Lockstep is on the path.
         sys.path.insert(0, str(folder))
     place = folder / name.replace(".", "/")
-    found = spec_from_file_location(
-        name, place / "__init__.py", submodule_search_locations=[str(place)]
-    )
+    found = ModuleSpec(name, None, is_package=True)
+    if (place / "__init__.py").is_file():
+        found = spec_from_file_location(name, place / "__init__.py") or found
+    found.submodule_search_locations = [str(place)]
+    invalidate_caches()
     try:
-        settings = Settings.read(NOWHERE | dict(os.environ))
-        if found is None or found.loader is None:
-            raise AppUnusable(f"{place} cannot be imported")
-        package = module_from_spec(found)
-        sys.modules[name] = package
-        found.loader.exec_module(package)
+        settings = read_unconnected(os.environ)
+        sys.modules[name] = module_from_spec(found)
+        if found.loader is not None:
+            found.loader.exec_module(sys.modules[name])
         return find_handlers(name, settings)
     except InvalidSettings as error:
         raise AppUnusable(f"the app settings of the environment: {error}") from None
-    except AppUnusable:
-        raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise AppUnusable(f"the handlers of {folder}: {describe_error(error)}") from error
+        raise AppUnusable(
+            f"the handlers of {folder} cannot be loaded: {describe_error(error)}"
+        ) from error
+
+
+def read_unconnected(environment: Mapping[str, str]) -> Settings:
+    """The app settings of an environment, with defaults for what is not there, connections too.
+
+    Raises InvalidSettings for a value that cannot be used.
+    """
+    values = NOWHERE | dict(environment)
+    regions = [name.strip() for name in values["LOCKSTEP_REGIONS"].split(",")]
+    unset = {f"{SERVICE_BUS_PREFIX}{region}": "none" for region in regions}
+    return Settings.read({"LOCKSTEP_REGION": regions[0]} | unset | values)

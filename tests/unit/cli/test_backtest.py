@@ -13,7 +13,7 @@ import pytest
 
 from cli.__main__ import main
 from shared.backtest.__main__ import main as run_backtest
-from shared.backtest.app import load_app
+from shared.backtest.app import AppUnusable, load_app
 from shared.backtest.bisect import BisectRefused, name_first_commit
 from shared.backtest.kept_rows import parse_beginning, sample_sessions
 from shared.domain.message import Message, Number
@@ -40,6 +40,13 @@ def deposit(account: Account, body: Deposit, context: Context) -> Handled[Accoun
     return Handled(after, (Output("account.balance", after),))
 """
 FEE = MODULE.replace("+ body.amount", "+ body.amount - 2 * (body.amount > 100)")
+CONNECT = """
+def connect_handlers(settings):
+    connected = Handlers()
+    register = connected.register(f"{settings.region}.deposit", state=Account, body=Deposit)
+    register(deposit)
+    return connected
+"""
 BALANCE, SENT = "state/balance", "output account.balance/balance"
 
 
@@ -294,6 +301,20 @@ def test_an_app_that_cannot_be_imported_says_why(
     status, said = run(capsys, kept, "--app", app)
 
     assert (status, "SystemExit: no price list" in said) == (2, True)
+
+
+def test_handlers_get_the_settings_of_a_job_which_has_no_region_and_no_connection(
+    app: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decorator = '@handlers.register("account.deposit", state=Account, body=Deposit)\n'
+    (app / "handlers/accounts.py").write_text(MODULE.replace(decorator, "") + CONNECT)
+    (app / "handlers/__init__.py").unlink()
+    monkeypatch.setenv("LOCKSTEP_REGIONS", "north,south")
+
+    assert [*load_app(app).by_type] == ["north.deposit"]
+    monkeypatch.setenv("LOCKSTEP_PREFERENCE", "somewhere")
+    with pytest.raises(AppUnusable, match="LOCKSTEP_PREFERENCE must be first or spread"):
+        load_app(app)
 
 
 def test_a_month_or_a_day_begins_at_midnight_in_utc() -> None:
