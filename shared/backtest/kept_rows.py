@@ -82,7 +82,7 @@ def document_of(row: Mapping[str, Any]) -> Document:
         document = json.loads(document)
     if document.get("kind", "entry") != "entry":
         raise ValueError(f"it is a {document['kind']}")
-    _ = int(document["id"]), document["session"], document["identities"]
+    _ = int(document["id"]), document["session"]
     written = written_of(row) if "written" in row else float(document[WRITTEN_FIELD])
     return {**document, WRITTEN_FIELD: written}
 

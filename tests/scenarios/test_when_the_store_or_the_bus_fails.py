@@ -209,6 +209,7 @@ FAULTY = [BILLS[0], message(1, kind="account.hint"), BILLS[2]]
 BUS_CALLS = ("send.east", "send.west")
 PRODUCER_CALLS = {"add_pending", "key", "ledger", "save_ledger", "regions", "save_regions"}
 BACKGROUND_CALLS = {"has_work", "sessions", "oldest_entries", "milestone", "compact"}
+BACKGROUND_CALLS |= {"archive_age", "light_beacon"}
 OPERATOR_CALLS = {"signs", "first_parked", "close"}
 CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage_part", "staged"}
