@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from local.cloud import Cloud
+from local.faults import Action, Fault
 from shared.domain.errors import Throttled
 from shared.storage.queries import shows_any_need
 from shared.testkit.injected_faults import CallFault
 from spark.job import steps as module
 from spark.job.failures import JobRefused
-from spark.job.steps import PATIENCE_SECONDS
+from spark.job.steps import PATIENCE_SECONDS, AccountSteps
 from spark.send.lanes import SentLanes
 from spark.send.rows import SendCounts
-from tests.spark.accounts import ROOT, Account, FaultyContainer
+from tests.spark.accounts import ROOT, ROUND_TRIP_SECONDS, Account, FaultyContainer
 
 PLANNED = f"{ROOT}/steps/run=1/step=planned/step.json"
 
@@ -183,3 +185,31 @@ def test_lanes_are_counted_once_and_kept_for_a_month(account: Account) -> None:
     assert replace(lanes, known=frozenset({0, 1, 2})).count() == SendCounts()
     account.clock.seconds += 31 * 24 * 3600
     assert lanes.count() == SendCounts()
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("cosmos", Action.DROP_ANSWER, "batch", times=1),
+        Fault("cosmos", Action.STATUS, "batch", status=429, times=3),
+        Fault("cosmos", Action.STATUS, "batch", status=503, times=3),
+        Fault("cosmos", Action.DELAY, seconds=ROUND_TRIP_SECONDS),
+        Fault("cosmos", Action.SILENT, duration_seconds=4.0),
+    ],
+    ids=["no-answer", "throttled", "unavailable", "far", "silent"],
+)
+def test_when_a_real_account_fails_one_feed_gets_a_step_and_knows_it(
+    cloud: Cloud, fault: Fault
+) -> None:
+    settings = {"Cosmos": cloud.cosmos.connection_string, "LOCKSTEP_JOURNAL_CALL_SECONDS": "2"}
+    steps = AccountSteps.of(settings, f"{ROOT}/{fault.action}/{fault.status}", ROOT)
+    cloud.faults.arm(fault)
+    try:
+        assert steps.create(PLANNED, "mine")
+        assert not steps.create(PLANNED, "theirs")
+        assert steps.read_texts([f"{ROOT}/steps/run=1"]) == ["mine"]
+        steps.remove(f"{ROOT}/steps/run=1")
+        assert steps.list_names(f"{ROOT}/steps") == []
+    finally:
+        cloud.faults.disarm()
