@@ -21,12 +21,12 @@ REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 JOB_TEXT = '''\
-"""spark-submit --py-files lockstep.zip lockstep_job.py feed|reconcile|replay|backtest ..."""
+"""spark-submit --py-files lockstep.zip lockstep_job.py feed|reconcile|replay|archive|backtest ..."""
 
 import importlib
 import sys
 
-JOBS = ("feed", "reconcile", "replay", "backtest")
+JOBS = ("feed", "reconcile", "replay", "archive", "backtest")
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in JOBS:

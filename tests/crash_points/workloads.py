@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import MagicMock, patch
 
 from proof.simulation.world.variant import small_limits
+from shared.adapters.cosmos_leases import CosmosLeases
 from shared.domain import next_entry
 from shared.domain.errors import (
     NotBlocked,
@@ -38,14 +39,15 @@ from shared.engine.consume.outcomes import Answered, Reply, Waiting
 from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
+from shared.engine.operate.heartbeats import Heartbeats
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter
 from shared.storage.queries import partition_query
 from shared.testkit.injected_faults import CallFault
-from shared.testkit.memory import MemoryJournal
-from shared.testkit.memory_store import EPOCH_SECONDS
+from shared.testkit.memory import MemoryContainer, MemoryJournal
+from shared.testkit.memory_store import EPOCH_SECONDS, MemoryStore
 from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
@@ -702,6 +704,37 @@ async def ended(regions: BusinessRegions) -> object:
     return reports, regions.session_result(SESSION), regions.session_result("acc-8")
 
 
+async def archived(regions: BusinessRegions) -> object:
+    """Entries that an archive has to have first, a feed's beacon and a look at the health."""
+    regions.policy = replace(regions.policy, keeps_inputs=True)
+    regions.replace_workers("both")
+    with regions.undisturbed():
+        await regions.take(*([bill] for bill in BILLS))
+        await regions.finish()
+    regions.clock.seconds += 2 * regions.policy.retention_seconds
+    before = len(regions.journal.partitions[SESSION])
+    await compact(regions)
+    # No archive has any of it.
+    assert len(regions.journal.partitions[SESSION]) == before
+
+    async def light(worker: Services) -> None:
+        leases = CosmosLeases(MemoryContainer(MemoryStore(regions.clock)))
+        beats = Heartbeats(leases, worker.region, REGIONS, journal=worker.journal)
+        await beats.report()
+        if beats.lit_at is None:
+            raise Unavailable("a later run tries again")
+
+    await regions.insist(light)
+
+    async def look(worker: Services) -> None:
+        # One look answers for two seconds; what it raises is answered, too.
+        worker.health.looks = None
+        await worker.health.look()
+
+    await regions.insist(look)
+    return await regions.result()
+
+
 async def ingested(key: str, kind: str, regions: BusinessRegions) -> Message:
     """What somebody posts."""
     return await regions.workers["east"].ingest.take(SESSION, Draft(key, kind, b'{"amount":7}'))
@@ -768,6 +801,7 @@ WORKLOADS: Mapping[str, Work] = {
         sent_again,
         dismissed,
         compacted,
+        archived,
         ended,
         saga,
     )

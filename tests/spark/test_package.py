@@ -21,7 +21,7 @@ from tests.spark.bookings import DOCUMENT
 def test_the_archive_runs_without_the_checkout(tmp_path: Path) -> None:
     assert package.main([f"--to={tmp_path}"]) == 0
 
-    for job in ("feed", "reconcile", "replay", "backtest"):
+    for job in ("feed", "reconcile", "replay", "archive", "backtest"):
         run = subprocess.run(
             [sys.executable, str(tmp_path / JOB), job, "--help"],
             cwd=tmp_path,
@@ -64,7 +64,7 @@ def test_no_job_is_a_clear_line(tmp_path: Path) -> None:
     )
 
     assert run.returncode == 1
-    assert run.stderr.strip() == "name a job: feed, reconcile, replay"
+    assert run.stderr.strip() == "name a job: feed, reconcile, replay, archive, backtest"
 
 
 SUBMIT = Path(sys.executable).with_name("spark-submit")

@@ -50,8 +50,7 @@ class Health:
         now = asyncio.get_running_loop().time()
         if self.looks is None or now >= self.began_at + LOOK_SECONDS:
             self.began_at = now
-            # One document that is small, whatever anybody sends.
-            reading = asyncio.ensure_future(self.journal.regions())
+            reading = asyncio.ensure_future(self.read())
             self.looks = reading, asyncio.ensure_future(self.listen())
             # One that nobody waits for any more is left to end: the first read of a process opens
             # what later ones find open.
@@ -63,6 +62,10 @@ class Health:
         reading.result()
         heard = listening.result() if listening.done() else None
         return RegionHealth(dict(self.missing_places.reasons), heard)
+
+    async def read(self) -> StoredRegions | None:
+        """Read the one document that is small, whatever anybody sends."""
+        return await self.journal.regions()
 
     async def listen(self) -> Heard | None:
         """Return when feeds, timers and other regions were heard; None where that is not known."""
