@@ -21,7 +21,7 @@ REQUIRED_PINS = ("aiohttp", "azure-cosmos", "azure-identity", "azure-servicebus"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 JOB_TEXT = '''\
-"""spark-submit --py-files lockstep.zip lockstep_job.py feed|reconcile|replay|archive|backtest ..."""
+"""spark-submit --py-files lockstep.zip lockstep_job.py JOB ...; the jobs are below."""
 
 import importlib
 import sys
