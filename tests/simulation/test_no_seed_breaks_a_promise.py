@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 # others.
 SEEDS = 100 if IS_PROOF else 40
 PARTS = {"rough": 17, "fair": 3} if IS_PROOF else {"rough": 1}
-OTHERS = {"rough": 170, "fair": 30}
+OTHERS = {"rough": 120, "fair": 20}
 
 # What the rough profile must have injected, or it was not rough.
 EXPECTED_FAULTS = {

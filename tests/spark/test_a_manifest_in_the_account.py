@@ -62,6 +62,7 @@ def plan_of(spark: SparkSession, amount: int) -> DataFrame:
     return number_facts(facts_of(spark, [fact("a", "k", "01", amount)]), GROUP)
 
 
+@pytest.mark.proof
 def test_when_two_feeds_bind_the_same_run_in_the_account_the_second_is_refused(
     account: Account, spark: SparkSession, tmp_path: Path
 ) -> None:

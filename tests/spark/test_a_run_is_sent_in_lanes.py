@@ -61,6 +61,7 @@ def test_when_a_driver_dies_the_lanes_that_were_sent_are_left_out_and_the_others
     assert not (bank.folder / "manifest/lanes/run=1").exists()
 
 
+@pytest.mark.proof
 def test_a_quiet_feed_too_records_its_lanes_while_it_sends(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def bind_poison(bank: Bank, group: str = GROUP) -> None:
     manifest.bind(run, manifest.write_plan(run, plan), None, group=group, source="old", lanes=1)
 
 
+@pytest.mark.proof
 def test_when_a_run_of_another_group_cannot_be_sent_the_own_group_goes_on(bank: Bank) -> None:
     bind_poison(bank, "other")
 
@@ -96,6 +97,7 @@ def test_only_an_unfinished_run_is_set_aside_and_by_somebody_for_a_reason(
         assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_lanes_that_were_sent_are_on_the_record_of_a_run_that_is_set_aside(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ def test_when_tasks_read_less_than_is_bound_the_run_is_not_recorded_as_sent(bank
     assert bank.feed(LINES).resumed == len(bank.sent()) == 9
 
 
+@pytest.mark.proof
 def test_when_the_plan_of_an_unfinished_run_is_gone_nothing_of_it_is_sent(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
