@@ -11,7 +11,7 @@ from dataclasses import asdict, fields, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.settings import Settings
-from spark.feeding.config import ChangeLimit, ChangePolicy, FeedConfig
+from spark.feeding.config import ChangeLimit, ChangePolicy, DeletedPolicy, FeedConfig
 from spark.feeding.dataframe import JOB, FeedResult, feed, select_unfed
 from spark.feeding.rejects import require_replaceable
 from spark.job.arguments import (
@@ -49,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--stream needs --manifest and --checkpoint")
     if chosen.stream and (chosen.dry_run or chosen.full):
         parser.error("--stream cannot be a dry run, and reads every file in full anyway")
+    if chosen.stream and chosen.deleted:
+        parser.error("--deleted is for a source that is read whole, and not for a stream")
     if chosen.stream and chosen.set_aside:
         parser.error("--set-aside is for a feed without --stream")
     if not chosen.stream and (chosen.checkpoint or chosen.every):
@@ -96,9 +98,16 @@ def add_feed_arguments(parser: ArgumentParser) -> None:
             f"rejected (default: {ChangePolicy.APPEND})",
         )
     add = parser.add_argument
-    limit = "with --manifest, send nothing if more rows are changed than this number, or this "
+    limit = (
+        "with --manifest, send nothing if more rows are changed, or deleted, than this, or this "
+    )
     limit += "share of the rows that were fed before (5%%)"
     add("--max-changed", dest="changed_max", type=parse_change_limit, metavar="LIMIT", help=limit)
+    gone = (
+        "with --manifest and a source that is read whole, what to do about rows that were fed and "
+    )
+    gone += "are gone: count them, or send a message of the mapping's deleted_type for each"
+    add("--deleted", type=DeletedPolicy, choices=list(DeletedPolicy), help=gone)
     accept = "with --manifest, feed although the mapping or time zone is not that of the last feed"
     add("--accept-mapping", action="store_true", help=accept)
     aside = "with --manifest, do not try again to send this unfinished run of the group; what was "
@@ -127,6 +136,7 @@ def require_effect(parser: ArgumentParser, chosen: Namespace) -> None:
         "--late": chosen.late,
         "--changed": chosen.changed,
         "--max-changed": chosen.changed_max,
+        "--deleted": chosen.deleted,
         "--accept-mapping": chosen.accept_mapping,
         "--set-aside": chosen.set_aside,
     }

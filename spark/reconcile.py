@@ -171,7 +171,9 @@ def select_expected_events(
     events = manifest.read_fed(group, asked)
     unsendable = source.facts.limit(0)
     if chosen.fed_until is None:
-        classified = classify_facts(source.facts, manifest.read_fed(group, history))
+        classified = classify_facts(
+            source.facts, manifest.read_fed(group, history), source.deletion
+        )
         events = events.unionByName(plan_events(classified, group, policies))
         unsendable = select_unsendable(classified, group, policies)
     aside = manifest.read_fed(group, others)

@@ -3,7 +3,15 @@
 feed(df, mapping, FeedConfig(group="bank", manifest="fed/bookings"))
 """
 
-from spark.feeding.config import ChangeLimit, ChangePolicy, FeedConfig
+from spark.feeding.config import ChangeLimit, ChangePolicy, DeletedPolicy, FeedConfig
 from spark.feeding.dataframe import FeedResult, feed, select_unfed
 
-__all__ = ["ChangeLimit", "ChangePolicy", "FeedConfig", "FeedResult", "feed", "select_unfed"]
+__all__ = [
+    "ChangeLimit",
+    "ChangePolicy",
+    "DeletedPolicy",
+    "FeedConfig",
+    "FeedResult",
+    "feed",
+    "select_unfed",
+]

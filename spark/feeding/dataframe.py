@@ -151,7 +151,7 @@ def number_and_send(
     if options.manifest:
         manifest = Manifest(source.facts.sparkSession, options.manifest, options.settings)
         by_manifest = IncrementalFeed(manifest, options, writer, console)
-        return FeedResult(counts, by_manifest.run(source, counts), unhandled)
+        return FeedResult(counts, by_manifest.run(source, counts, is_batch=is_batch), unhandled)
     classified, policies = judge_as_new(source.facts), ChangePolicies()
     rejects = None if options.dry_run else options.rejects
     reject = partial(reject_unsendable, classified, options.group, policies, rejects, console)

@@ -7,7 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.feeding.config import FeedConfig
+from spark.feeding.config import DELETED_MAX, DeletedPolicy, FeedConfig
 from spark.feeding.judging import (
     ChangePolicies,
     Standing,
@@ -55,43 +55,49 @@ class IncrementalFeed:
     writer: EventWriter
     console: JobConsole
 
-    def run(self, source: SourceFacts, counts: RowCounts) -> SendResult:
+    def run(self, source: SourceFacts, counts: RowCounts, *, is_batch: bool = False) -> SendResult:
         """Send what an unfinished run has left, then what is new; a dry run only classifies.
 
-        `counts` are those of the source, which is released before anything new is sent. Wherever
-        this stops: running it again completes it with the same numbers.
+        `counts` are those of the source, which is released before anything new is sent, and which
+        may be a batch of a stream. Wherever this stops: running it again completes it with the same
+        numbers.
         """
         options = self.options
         self.manifest.require_exclusive()
         history = self.manifest.read_history()
         if not options.accept_mapping:
             require_same_meaning(source, history.find_meaning(options.group, options.source))
+        if options.deleted is not None:
+            require_whole_source(source, history, options, is_batch=is_batch)
         resumed = SendCounts() if options.dry_run else self.end_unfinished(history)
         fed = self.manifest.read_newest(history).where(F.col("group") == options.group)
-        if counts.sessions <= SESSIONS_NAMED_MAX:
+        if options.deleted is None and counts.sessions <= SESSIONS_NAMED_MAX:
             # A summary is sorted by session, so that most of its files need not be read for a few.
             named = source.facts.select("session").distinct().collect()
             fed = fed.where(F.col("session").isin([row["session"] for row in named]))
         # What is unchanged is only counted: of all others, which may be few, the bodies are kept.
-        classified = classify_facts(source.facts, fed)
+        finds_gone = options.deleted is not None
+        classified = classify_facts(source.facts, fed, source.deletion, finds_gone=finds_gone)
         differing = classified.where(F.col("standing") != Standing.SAME).persist()
-        policies = ChangePolicies(options.late, options.changed)
+        policies = ChangePolicies(options.late, options.changed, options.deleted)
         try:
             with self.console.show_progress("comparing with the manifest"):
                 rows = differing.groupBy("standing").agg(F.count("*").alias("facts")).collect()
             counted = {row["standing"]: row["facts"] for row in rows}
-            counted[Standing.SAME] = counts.events - sum(counted.values())
+            of_rows = sum(counted.values()) - counted.get(Standing.DELETED, 0)
+            counted[Standing.SAME] = counts.events - of_rows
             found = {standing.value: counted.get(standing, 0) for standing in Standing}
-            listed = [each for each in Standing if each is not Standing.UNSENDABLE]
+            if not finds_gone:
+                del found[Standing.DELETED]
+            listed = [
+                each for each in Standing if each in found and each is not Standing.UNSENDABLE
+            ]
             self.console.log("; ".join(f"{found[standing]} {standing}" for standing in listed))
             if options.dry_run:
                 if any(found[standing] for standing in policies.sent):
                     self.count_unsendable(found, differing, policies, None)
                 return SendResult(found)
-            if options.changed_max is not None:
-                known = (Standing.CHANGED, Standing.STALE, Standing.SAME)
-                fed_before = sum(found[standing] for standing in known)
-                options.changed_max.require(found[Standing.CHANGED], fed_before)
+            self.require_few_changes(found, counts)
             if any(found[standing] for standing in policies.rejected):
                 rejects = select_rejects(differing, policies)
                 rejects.coalesce(1).write.json(options.rejects, mode="append")
@@ -108,6 +114,25 @@ class IncrementalFeed:
             sent = self.send_run(step, self.manifest.read_plan(step), step.events)
         self.manifest.summarise()
         return SendResult(found, resumed.sent, resumed + sent)
+
+    def require_few_changes(self, found: Mapping[str, int], counts: RowCounts) -> None:
+        """Raise JobRefused if more is changed or deleted than the options allow."""
+        options, deleted = self.options, found.get(Standing.DELETED, 0)
+        known = (Standing.CHANGED, Standing.STALE, Standing.SAME)
+        fed_before = sum(found[standing] for standing in known) + deleted
+        if options.changed_max is not None:
+            options.changed_max.require(found[Standing.CHANGED], fed_before)
+        if options.deleted is not DeletedPolicy.SEND:
+            return
+        limit = DELETED_MAX if options.changed_max is None else options.changed_max
+        limit.require(deleted, fed_before, "deleted")
+        unread = {why: n for why, n in counts.rejects.items() if why != Standing.REPEATED}
+        if deleted and unread:
+            reasons = ", ".join(f"{count} {why}" for why, count in unread.items())
+            raise JobRefused(
+                f"{deleted} rows are gone, but other rows are rejected ({reasons}) and may be "
+                "these: correct them, or say --deleted report; nothing of this run was sent"
+            )
 
     def bind_new(
         self,
@@ -236,6 +261,25 @@ class IncrementalFeed:
         return counts
 
 
+def require_whole_source(
+    source: SourceFacts, history: ManifestHistory, options: FeedConfig, *, is_batch: bool
+) -> None:
+    """Raise JobRefused unless what the group has fed, and is not in the source, must be gone."""
+    if is_batch or not source.is_snapshot:
+        raise JobRefused(
+            "--deleted needs a source that is read whole: not a batch, and no mapping with a "
+            "watermark (a version says too which state of a row is the newest)"
+        )
+    fed = {step.source for step in history.steps if step.group == options.group}
+    if others := sorted(str(name) for name in fed - {options.source}):
+        raise JobRefused(
+            f"{options.group} has fed {', '.join(others)} too by this manifest, so that it is not "
+            "known which of its rows are gone: --deleted needs a manifest for each source"
+        )
+    if options.deleted is DeletedPolicy.SEND and source.deletion is None:
+        raise JobRefused("--deleted send needs a deleted_type in the mapping")
+
+
 def require_whole_plan(planned: int, unsendable: int, events: int, path: str) -> None:
     """Raise JobRefused unless a plan, as it is read, holds what was to be sent and can be."""
     if planned - unsendable != events:
@@ -251,8 +295,9 @@ def require_same_meaning(source: SourceFacts, before: Mapping[str, str] | None) 
     meaning = source.meaning
     if meaning is None or before is None:
         return
-    # An older release did not record the options.
-    before = {"options": meaning.get("options", "none"), **before}
+    # An older release did not record the options. A type for what is deleted changes no row.
+    added = {name: meaning[name] for name in ("options", "deleted_type") if name in meaning}
+    before = {**added, **before}
     if names := sorted(n for n in {*before, *meaning} if before.get(n) != meaning.get(n)):
         difference = "; ".join(
             f"{n} was {before.get(n, 'none')}, is {meaning.get(n, 'none')}" for n in names

@@ -6,7 +6,7 @@ from enum import StrEnum
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark.feeding.config import ChangePolicy
+from spark.feeding.config import ChangePolicy, DeletedPolicy
 from spark.feeding.gate import find_refusal
 from spark.feeding.numbering import digest_event, number_facts
 from spark.read.facts import order_newest_first
@@ -17,6 +17,7 @@ class Standing(StrEnum):
     LATE = "late"
     CHANGED = "changed"
     SAME = "unchanged"
+    DELETED = "deleted"
     STALE = "older than what was fed"
     REPEATED = "repeated key"
     UNSENDABLE = "unsendable"
@@ -26,12 +27,14 @@ class Standing(StrEnum):
 class ChangePolicies:
     late: ChangePolicy = ChangePolicy.APPEND
     changed: ChangePolicy = ChangePolicy.APPEND
+    deleted: DeletedPolicy | None = None
 
     @property
     def sent(self) -> tuple[Standing, ...]:
         late = (Standing.LATE,) if self.late is ChangePolicy.APPEND else ()
         changed = (Standing.CHANGED,) if self.changed is ChangePolicy.APPEND else ()
-        return (Standing.NEW, *late, *changed)
+        deleted = (Standing.DELETED,) if self.deleted is DeletedPolicy.SEND else ()
+        return (Standing.NEW, *late, *changed, *deleted)
 
     @property
     def rejected(self) -> tuple[Standing, ...]:
@@ -39,24 +42,35 @@ class ChangePolicies:
         return tuple(sorted(every - set(self.sent)))
 
 
-def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
+def classify_facts(
+    facts: DataFrame, plan: DataFrame, deletion: Column | None = None, *, finds_gone: bool = False
+) -> DataFrame:
     """Facts (schemas.FACTS) with their `standing`, and `begin`, the session's next number.
 
     `plan` (schemas.PLAN or NEWEST) is what the group was bound to before. A fact is compared to the
-    newest event with its key.
+    newest event with its key. If that is a `deletion` (SourceFacts), the key is not known any more.
+    With `finds_gone` the facts are all that there are, and each key that was fed and is gone is
+    among the result, as a fact that says so and comes after all others of its session.
     """
+    past, says_deleted = plan, F.expr("false")
+    if deletion is not None:
+        names = (name for name in plan.columns if name not in ("type", "body"))
+        past = plan.select(*names, deletion.alias("gone")).select("*", "gone.*")
+        says_deleted = F.col("digest") == digest_event()
+    stands = ~says_deleted
     # Both tables are shuffled by session once, with all that the plan is asked for: see the
     # settings in job/runtime.py.
-    by_session = plan.repartition("session")
+    by_session = past.repartition("session")
     fed = by_session.groupBy("session", "key").agg(
-        F.max_by("digest", "sequence").alias("fed"),
+        F.max_by(F.when(stands, F.col("digest")), "sequence").alias("fed"),
         F.max_by("version", "sequence").alias("fed_version"),
     )
-    sessions = plan.groupBy("session").agg(
-        F.max("place").alias("reached"), (F.max("sequence") + 1).alias("begin")
+    sessions = past.groupBy("session").agg(
+        F.max(F.when(stands, F.col("place"))).alias("reached"),
+        (F.max("sequence") + 1).alias("begin"),
     )
     same_key = Window.partitionBy("session", "key").orderBy(*order_newest_first())
-    return (
+    classified = (
         facts.repartition("session")
         .withColumn("copy", F.row_number().over(same_key))
         .join(fed, on=["session", "key"], how="left")
@@ -64,6 +78,23 @@ def classify_facts(facts: DataFrame, plan: DataFrame) -> DataFrame:
         .withColumn("standing", choose_standing())
         .select(*facts.columns, "standing", "begin")
     )
+    if not finds_gone:
+        return classified
+    nothing = F.lit(None).cast("string")
+    unsaid = F.struct(nothing.alias("type"), nothing.alias("body"))
+    last = facts.groupBy("session").agg(F.max("place").alias("last"))
+    gone = (
+        fed.where("fed is not null")
+        .join(facts.select("session", "key"), on=["session", "key"], how="left_anti")
+        .join(sessions, on="session")
+        .join(last, on="session", how="left")
+        .select("*", (unsaid if deletion is None else deletion).alias("gone"))
+        .select("*", "gone.*")
+        .withColumn("place", F.array_append(F.greatest("reached", "last"), F.lit("")))
+        .withColumns({"time": nothing, "version": nothing})
+        .withColumn("standing", F.lit(Standing.DELETED))
+    )
+    return classified.unionByName(gone.select(*classified.columns))
 
 
 def choose_standing() -> Column:

@@ -27,7 +27,9 @@ class SourceFacts:
     rejected rows should be written as. `repeated` has the columns `session` and `row` of the
     rejected rows that repeat an earlier row. `watermark` is the highest of all facts.
     `meaning` is what numbers, keys and contents depend on beside the rows (mapping.describe), and
-    None for a source without a mapping.
+    None for a source without a mapping. `deletion` is what is sent of a row that is gone, a struct
+    of type and body, by its `key`. If `is_snapshot`, nothing limits what is read, so that what is
+    not among the facts is gone.
     """
 
     rows: DataFrame
@@ -38,6 +40,8 @@ class SourceFacts:
     cached: tuple[DataFrame, ...]
     watermark: str | None = None
     meaning: Mapping[str, str] | None = None
+    deletion: Column | None = None
+    is_snapshot: bool = False
 
     def release(self) -> None:
         for table in self.cached:
@@ -66,6 +70,8 @@ def extract_facts(table: DataFrame, mapping: SourceMapping) -> SourceFacts:
         (rows,),
         highest,
         mapping.describe(str(table.sparkSession.conf.get("spark.sql.session.timeZone"))),
+        build_deletion(mapping),
+        mapping.watermark is None,
     )
 
 
@@ -131,6 +137,22 @@ def order_newest_first() -> tuple[Column, ...]:
     every run.
     """
     return (F.col("version").desc_nulls_last(), F.col("place").asc(), F.col("body").asc())
+
+
+def build_deletion(mapping: SourceMapping) -> Column | None:
+    """Type and body of the message for a row that is gone, by its `key`: the columns of the key."""
+    if mapping.deleted_type is None:
+        return None
+    texts, columns = F.from_json("key", "array<string>"), mapping.columns
+    values = {name: read_again(texts[at], columns[name]) for at, name in enumerate(mapping.key)}
+    body = F.to_json(F.struct(*(values[name].alias(name) for name in sorted(values))))
+    return F.struct(F.lit(mapping.deleted_type).alias("type"), body.alias("body"))
+
+
+def read_again(text: Column, kind: str) -> Column:
+    """A value of a key, by its text there (`write_in_full`), as a body has it."""
+    value = (F.concat(text, F.lit("Z")) if kind == "timestamp" else text).cast(kind)
+    return write_time(value, kind) if kind.startswith("timestamp") else value
 
 
 def list_row_checks(mapping: SourceMapping) -> list[tuple[str, Column]]:

@@ -71,6 +71,17 @@ LATENESS_FORMS = {
 }
 # How values write times (read/values.py). A manifest of before has no such number.
 TIMES_FORMAT = "format 2, in UTC with all digits"
+# The fields of a mapping that are one text.
+TEXTS = (
+    "session",
+    "type",
+    "type_column",
+    "time",
+    "watermark",
+    "lateness",
+    "version",
+    "deleted_type",
+)
 # Types with the same order everywhere, and with a text that keeps the whole value.
 TIME_TYPES = ("string", "date", "timestamp", "timestamp_ntz")
 ORDERABLE_TYPES = (*WHOLE_NUMBERS, *TIME_TYPES)
@@ -96,7 +107,8 @@ class SourceMapping:
     are read that are up to `lateness` behind the highest watermark. Of the rows with one key that
     with the highest `version` counts, or with the highest watermark if there is no version.
     `options` go to Spark's reader. `formats` says how the texts of a column are written: a date or
-    a time by a pattern of Spark's, a number by "," if it has a decimal comma.
+    a time by a pattern of Spark's, a number by "," if it has a decimal comma. `deleted_type` is the
+    type of the message that says of a key that its row is deleted.
     """
 
     format: SourceFormat
@@ -113,10 +125,10 @@ class SourceMapping:
     version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     formats: Mapping[str, str] = field(default_factory=dict)
+    deleted_type: str | None = None
 
     def __post_init__(self) -> None:
-        texts = ("session", "type", "type_column", "time", "watermark", "lateness", "version")
-        for name in texts:
+        for name in TEXTS:
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 raise JobRefused(f"{name} must be text, not {value!r}")
@@ -136,6 +148,7 @@ class SourceMapping:
             if BODY_ONLY.fullmatch(self.columns[name]):
                 raise JobRefused(f"{name} is {self.columns[name]}: only a body can hold that")
         require_sendable(self.type, self.time, self.columns)
+        require_deleted_type(self.deleted_type, self.type)
         if self.lateness is not None:
             require_lateness(self.lateness, self.columns.get(self.watermark or ""))
 
@@ -162,6 +175,8 @@ class SourceMapping:
         }
         if self.type is not None:
             found["type"] = self.type
+        if self.deleted_type is not None:
+            found["deleted_type"] = self.deleted_type
         shaping = {n: o for n, o in self.options.items() if n.lower() not in FILES_OPTIONS}
         found["options"] = ", ".join(f"{n} {shaping[n]!r}" for n in sorted(shaping)) or "none"
         if any("timestamp" in text.replace("timestamp_ntz", "") for text in found.values()):
@@ -285,6 +300,13 @@ def require_sendable(
             refuse_reserved("", message_type)
     except InvalidMessage as error:
         raise JobRefused(str(error)) from None
+
+
+def require_deleted_type(deleted: str | None, message_type: str | None) -> None:
+    """Refuse a type for what is deleted that cannot be sent, or that the rows have."""
+    require_sendable(deleted, None, {})
+    if deleted is not None and deleted == message_type:
+        raise JobRefused("deleted_type is the type of the rows: say another, by which they differ")
 
 
 def require_lateness(lateness: object, kind: str | None) -> None:

@@ -20,6 +20,7 @@ from tests.spark import test_nothing_unsendable_is_bound as gated
 from tests.spark import test_one_text_for_every_value as texts
 from tests.spark import test_reconciliation as books
 from tests.spark import test_rows_become_facts as rows
+from tests.spark import test_rows_that_are_gone as rows_gone
 from tests.spark import test_what_is_new_since_the_last_feed as news
 from tests.spark.conftest import SMALL
 
@@ -31,6 +32,7 @@ rejects = flights.test_each_reject_keeps_its_cells_and_says_why
 good_rows = rows.test_a_rejected_row_does_not_take_the_place_of_a_good_one
 newest = rows.test_of_the_rows_with_one_key_the_newest_is_the_fact
 disagreements = books.test_each_difference_is_named_once_and_without_any_nothing_is
+gone = rows_gone.test_what_is_gone_is_judged_so_and_is_the_last_of_its_session
 what_moved = news.test_only_what_moved_is_sent_and_numbers_go_on
 refused = news.test_what_the_policies_refuse_is_a_reject_with_its_reason
 unsendable = gated.test_what_sending_refuses_gets_no_number_and_leaves_no_gap
@@ -78,8 +80,20 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         what_moved,
     ),
     "what a key said first is compared, not last": (
-        *(judging, "classify_facts", 'F.max_by("digest"', 'F.min_by("digest"'),
+        *(judging, "classify_facts", "F.max_by(F.when(stands", "F.min_by(F.when(stands"),
         what_moved,
+    ),
+    "a row that was sent as deleted is known as what it was": (
+        *(judging, "classify_facts", "stands = ~says_deleted", "stands = F.lit(True)"),
+        gone,
+    ),
+    "what is gone comes before what is new": (
+        *(judging, "classify_facts", 'F.greatest("reached", "last")', 'F.col("reached")'),
+        gone,
+    ),
+    "a row is gone though there is one with its key": (
+        *(judging, "classify_facts", '"left_anti"', '"left"'),
+        gone,
     ),
     "a fact at the place that was reached is late": (
         *(judging, "choose_standing", TOO_EARLY, TOO_EARLY.replace("<", "<=")),
@@ -158,7 +172,7 @@ def test_the_mutant_is_killed(
     assert source.count(before) == 1, "the mutant does not fit the code any more"
     names: dict[str, Any] = dict(vars(module))
     exec(source.replace(before, after), names)
-    for each in {module, judging, events, facts, reconciliation, bookings, rows, gated}:
+    for each in {module, judging, events, facts, reconciliation, bookings, rows, rows_gone, gated}:
         if hasattr(each, function):
             monkeypatch.setattr(each, function, names[function])
 
