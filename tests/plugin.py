@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -63,16 +64,16 @@ def find_place(nodeid: str) -> int:
     return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
-class OneSpark(LoadFileScheduling):  # type: ignore[misc]
-    """Files are spread over the processes, but one process has all that share a Spark session."""
+class FewSparks(LoadFileScheduling):  # type: ignore[misc]
+    """Files are spread over the processes, but two have all of Spark, each with a session."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "spark" if file.startswith("tests/spark/") else file
+        return f"spark {crc32(file.encode()) % 2}" if file.startswith("tests/spark/") else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
-    return OneSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewSparks:
+    return FewSparks(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
