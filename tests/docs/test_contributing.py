@@ -22,7 +22,9 @@ HANDLERS = ROOT / "functions/handlers"
 MODULES = sorted(path.stem for path in HANDLERS.glob("*.py") if path.stem != "__init__")
 # Types that the engine registers for every saga; no module of handlers holds them.
 ENGINE_TYPES = {"saga.event", "saga.end"}
-FREE_TO_NAME_REGIONS = ("tests", "docs", "emulator", "proof/demo", "spark/samples", "dist")
+FREE_TO_NAME_REGIONS = (
+    *("tests", "docs", "emulator", "proof/demo", "spark/samples", "infra/snapshots", "dist"),
+)
 
 
 def test_the_table_of_handlers_is_what_the_app_registers() -> None:

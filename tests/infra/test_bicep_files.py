@@ -6,7 +6,7 @@ import pytest
 
 from tests.infra.bicep import INFRA, Kind, parse, read
 from tests.infra.compiler import COMPILER, RECORD, compile_everything, hashes
-from tests.infra.parity import deployment, load, region_of
+from tests.infra.parity import deployment, region_of
 from tests.infra.rules import breaches
 
 FILES = sorted(path.name for path in INFRA.glob("*.bicep"))
@@ -64,13 +64,16 @@ def test_main_composes_and_roles_are_assigned_where_tests_look_for_them() -> Non
 
 def test_the_parameter_file_gives_what_main_requires_and_repeats_its_defaults() -> None:
     declared = read("main.bicep").of(Kind.PARAMETER)
-    given = load(INFRA / "main.parameters.json")["parameters"]
+    lines = (INFRA / "main.bicepparam").read_text("utf-8")
+    given = re.findall(r"param (\w+) = readEnvironmentVariable\('\w+'(?:, '(.*)')?\)", lines)
+    names = {name for name, _ in given}
 
     required = {name for name, found in declared.items() if found.expression is None}
-    assert required <= given.keys() <= declared.keys()
-    for name in given.keys() - required:
-        default = given[name]["value"].partition("=")[2].rstrip("}")
-        assert default == deployment().value(name)
+    assert len(given) == lines.count("\nparam ")
+    assert required <= names <= declared.keys()
+    for name, default in given:
+        if name not in required:
+            assert default == deployment().value(name)
 
 
 def test_each_output_of_main_can_be_worked_out() -> None:

@@ -17,7 +17,7 @@ def test_every_file_the_page_names_exists() -> None:
 
 def test_every_environment_name_on_the_page_is_an_output_or_read_by_azd_or_its_hooks() -> None:
     outputs = set(read("main.bicep").of(Kind.OUTPUT))
-    filled = set(re.findall(r"\$\{(\w+)", (INFRA / "main.parameters.json").read_text()))
+    filled = set(re.findall(r"Variable\('(\w+)'", (INFRA / "main.bicepparam").read_text()))
     read_by_hooks = set(re.findall(r'"(LOCKSTEP_\w+)"', (INFRA / "hooks.py").read_text()))
 
     named = set(re.findall(r"LOCKSTEP_\w+", PAGE))
