@@ -7,7 +7,7 @@ param principalId string
 param ownNamespace string
 
 @description('Required. Service Bus namespaces of the other regions.')
-param peerNamespaces array
+param peerNamespaces string[]
 
 @description('Required. Storage account of the same region.')
 param storageName string
@@ -41,17 +41,17 @@ var roleIds = {
 }
 var receiving = scaleByBacklog ? roleIds.serviceBusOwner : (roleIds.serviceBusReceiver)
 
-resource own 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+resource own 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = {
   name: ownNamespace
 }
 
-resource peers 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = [
+resource peers 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = [
   for name in peerNamespaces: {
     name: name
   }
 ]
 
-resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' existing = {
+resource storage 'Microsoft.Storage/storageAccounts@2025-08-01' existing = {
   name: storageName
 }
 

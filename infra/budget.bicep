@@ -9,9 +9,9 @@ param from string
 
 @description('Required. Addresses that are told.')
 @minLength(1)
-param emails array
+param emails string[]
 
-resource budget 'Microsoft.Consumption/budgets@2024-08-01' = {
+resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
   name: 'lockstep'
   properties: {
     category: 'Cost'

@@ -13,7 +13,7 @@ param subnetId string
 param accountId string
 
 @description('Required. Each region\'s name, and the resource id of its Service Bus namespace.')
-param namespaces array
+param namespaces { name: string, id: string }[]
 
 @description('Required. Resource id of the app\'s storage account.')
 param storageId string
@@ -24,12 +24,11 @@ param serviceBusDomain string = 'servicebus.windows.net'
 @description('Optional. DNS suffix of Cosmos DB; another one in sovereign clouds.')
 param cosmosDomain string = 'documents.azure.com'
 
-@description('Optional. DNS suffix of storage; another one in sovereign clouds.')
-#disable-next-line no-hardcoded-env-urls
-param storageDomain string = 'core.windows.net'
+@description('Optional. DNS suffix of storage: that of the cloud that is deployed to.')
+param storageDomain string = environment().suffixes.storage
 
 @description('Optional. Tags put on every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
 var zoneNames = [
   'privatelink.${cosmosDomain}'
@@ -71,7 +70,7 @@ resource links 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01
   }
 ]
 
-resource endpoints 'Microsoft.Network/privateEndpoints@2024-07-01' = [
+resource endpoints 'Microsoft.Network/privateEndpoints@2025-07-01' = [
   for target in targets: {
     name: 'pe-lockstep-${target.name}'
     location: location
@@ -82,6 +81,7 @@ resource endpoints 'Microsoft.Network/privateEndpoints@2024-07-01' = [
         {
           name: target.name
           properties: {
+            #disable-next-line use-resource-id-functions // it is one of the parameters, by way of the list above
             privateLinkServiceId: target.id
             groupIds: [target.part]
           }
@@ -91,7 +91,7 @@ resource endpoints 'Microsoft.Network/privateEndpoints@2024-07-01' = [
   }
 ]
 
-resource records 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-07-01' = [
+resource records 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2025-07-01' = [
   for (target, index) in targets: {
     parent: endpoints[index]
     name: 'default'

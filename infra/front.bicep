@@ -4,10 +4,10 @@ metadata description = 'One address for the HTTP functions of all regions: Azure
 param token string
 
 @description('Required. Each region\'s name, and the host name of its app.')
-param origins array
+param origins { name: string, host: string }[]
 
 @description('Optional. Tags put on every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
 resource profile 'Microsoft.Cdn/profiles@2025-06-01' = {
   name: 'afd-lockstep-${token}'

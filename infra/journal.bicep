@@ -9,7 +9,7 @@ param location string
 @description('Required. Azure locations, the write region first, then in the order of fail-over.')
 @minLength(3)
 @maxLength(5)
-param locations array
+param locations string[]
 
 @description('Required. Ceiling of the journal container in request units per second.')
 @minValue(1000)
@@ -35,13 +35,16 @@ param partitionFailover bool = true
 param ledgersName string = ''
 
 @description('Optional. Tags put on the account.')
-param tags object = {}
+param tags { *: string } = {}
 
+@export()
 var databaseName = 'lockstep'
+@export()
 var journalName = 'journal'
+@export()
 var leasesName = 'leases'
 
-resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
+resource account 'Microsoft.DocumentDB/databaseAccounts@2025-10-15' = {
   name: accountName
   location: location
   tags: tags
@@ -73,7 +76,7 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
   }
 }
 
-resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15' = {
+resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2025-10-15' = {
   parent: account
   name: databaseName
   properties: {
@@ -83,7 +86,7 @@ resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15
 
 // Two containers that are alike, since the same code reads and writes them: a role reaches a container, so whoever may
 // write ledgers in one of their own may not write the journal.
-resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = [
+resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-10-15' = [
   for name in (empty(ledgersName) ? [journalName] : [journalName, ledgersName]): {
     parent: database
     name: name
@@ -124,7 +127,7 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
 ]
 
 // Declared here because the change-feed trigger cannot create it with an identity.
-resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2025-10-15' = {
   parent: database
   name: leasesName
   properties: {
@@ -155,23 +158,8 @@ resource lock 'Microsoft.Authorization/locks@2020-05-01' = if (isLocked) {
 @description('Resource id of the lock; empty if there is none.')
 output lockId string = isLocked ? '${account.id}/providers/Microsoft.Authorization/locks/keep-the-journal' : ''
 
-@description('Resource id of the Cosmos account.')
-output accountId string = account.id
-
 @description('Region that takes the writes now, by the name that Cosmos DB and its metrics call it.')
 output writeRegion string = account.properties.writeLocations[0].locationName
 
-@description('Name of the Cosmos account.')
-output accountName string = account.name
-
 @description('Endpoint clients connect to.')
 output endpoint string = account.properties.documentEndpoint
-
-@description('Database that holds both containers.')
-output databaseName string = databaseName
-
-@description('Container of the entries.')
-output journalName string = journalName
-
-@description('Container of the change-feed leases.')
-output leasesName string = leasesName

@@ -4,13 +4,13 @@ metadata description = 'Who may write the journal, and who may query it. These r
 param accountName string
 
 @description('Required. Principals of the apps.')
-param writers array
+param writers string[]
 
 @description('Optional. Object id of the group whose members may query the journal; empty: nobody.')
 param readers string = ''
 
 @description('Optional. Object ids of producers outside the apps, which write their ledgers and nothing else.')
-param producers array = []
+param producers string[] = []
 
 @description('Optional. Path of the container of their ledgers below the account; needed with producers.')
 param ledgersPath string = ''
@@ -18,20 +18,23 @@ param ledgersPath string = ''
 @description('Optional. Workspace that the account\'s record goes to: who changed it, and which sessions take most of the 20 GB that a session may have; empty: nowhere.')
 param workspaceId string = ''
 
+@description('Optional. Whether the account writes a record.')
+param hasRecord bool = false
+
 // Cosmos DB Built-in Data Contributor: read and write documents; it cannot create or drop a container.
 var contributor = '00000000-0000-0000-0000-000000000002'
 
 // Cosmos DB Built-in Data Reader: query documents and read the change feed.
 var reader = '00000000-0000-0000-0000-000000000001'
 
-resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' existing = {
+resource account 'Microsoft.DocumentDB/databaseAccounts@2025-10-15' existing = {
   name: accountName
 }
 
 // One at a time: an account refuses a role assignment while another one is being made. The account holds this
 // application's database and nothing else, so the account is the scope.
 @batchSize(1)
-resource write 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [
+resource write 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2025-10-15' = [
   for principalId in writers: {
     parent: account
     name: guid(account.id, principalId, contributor)
@@ -43,7 +46,7 @@ resource write 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11
   }
 ]
 
-resource look 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = if (!empty(readers)) {
+resource look 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2025-10-15' = if (!empty(readers)) {
   parent: account
   name: guid(account.id, readers, reader)
   properties: {
@@ -56,7 +59,7 @@ resource look 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-
 
 // One at a time as well. What else lies in the account, the journal above all, these roles do not reach.
 @batchSize(1)
-resource publish 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = [
+resource publish 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2025-10-15' = [
   for principalId in producers: {
     parent: account
     name: guid(account.id, principalId, contributor, ledgersPath)
@@ -69,7 +72,8 @@ resource publish 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-
   }
 ]
 
-resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (!empty(workspaceId)) {
+#disable-next-line use-recent-api-versions // the newer one is of 2016
+resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (hasRecord) {
   scope: account
   name: 'record'
   properties: {

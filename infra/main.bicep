@@ -2,11 +2,35 @@
 metadata description = 'Lockstep: two to five regions that process, and one journal in three to five that decides.'
 targetScope = 'subscription'
 
-// A region that processes: its name in settings and azure.yaml (lower-case letters and digits, at most nine, because
-// a storage account carries it), and the Azure location of everything in it, which must offer Flex Consumption.
+import { databaseName } from 'journal.bicep'
+import { errorQueueName, namesOf, queueName } from 'region.bicep'
+
+@description('A region that processes.')
 type Place = {
+  @description('Its name in settings and azure.yaml: lower-case letters and digits, because a storage account carries it.')
+  @minLength(1)
+  @maxLength(9)
   name: string
+  @description('Azure location of everything in it, which must offer Flex Consumption.')
   location: string
+}
+
+@description('What azd and infra/hooks.py are told of a region.')
+type App = {
+  @description('Name of the region.')
+  name: string
+  @description('Name of its function app.')
+  app: string
+  @description('Resource id of the app.')
+  appId: string
+  @description('Base address of the app.')
+  url: string
+  @description('Host of its Service Bus namespace.')
+  serviceBus: string
+  @description('Principal of the identity that the app runs as.')
+  principalId: string
+  @description('Resource id of its storage account.')
+  storageId: string
 }
 
 @description('Required. Name of the environment; it names the resource group and seeds every other name.')
@@ -32,7 +56,7 @@ param primary string = ''
 @description('Optional. Azure locations of the journal, the write region first, then in the order of fail-over. Those of the regions follow by themselves.')
 @minLength(3)
 @maxLength(5)
-param journalLocations array = [
+param journalLocations string[] = [
   'eastus2'
   'westus3'
   'centralus'
@@ -64,7 +88,7 @@ param inputTopics string[] = []
 param replyQueues string = ''
 
 @description('Optional. Object ids of the identities of producers outside the apps, such as Spark jobs: each may send to the input queues and keep its ledgers in a container apart from the journal, and nothing else.')
-param producers array = []
+param producers string[] = []
 
 @description('Optional. Container for the ledgers of producers outside the apps; empty: "ledgers" where there are producers, else none, and ledgers lie in the journal.')
 param ledgersName string = ''
@@ -138,31 +162,37 @@ param budgetFrom string = ''
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
 var names = map(regions, place => (place.name))
-// A primary that is no region has the index -1, which ends the deployment before anything is created.
-var leader = empty(primary) ? names[0] : (names[indexOf(names, primary)])
+var leader = empty(primary) ? names[0] : contains(names, primary) ? primary : fail('primary is no region: ${primary}')
 var preference = union([leader], names)
 var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
-// Tokens for no application would be nobody's: the index ends the deployment before anything is created.
-var application = authentication == 'keys' ? '' : (filter([clientId], id => (!empty(id)))[0])
+// Tokens for no application would be nobody's.
+var application = authentication == 'keys' ? '' : empty(clientId) ? fail('clientId is needed for tokens') : clientId
 // What is no address, such as the word none, is nobody's.
 var addresses = filter(map(split(emails, ','), one => (trim(one))), one => (contains(one, '@')))
+var accountName = empty(journalAccount) ? 'lockstep-journal-${token}' : journalAccount
+var accountId = resourceId(
+  subscription().subscriptionId,
+  journalGroup.name,
+  'Microsoft.DocumentDB/databaseAccounts',
+  accountName
+)
 var everyLocation = union(journalLocations, map(regions, place => (place.location)))
 
-resource group 'Microsoft.Resources/resourceGroups@2024-03-01' = {
+resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
   location: location
   tags: tags
 }
 
 // A group of its own, so that all else can be deleted without it.
-resource journalGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = {
+resource journalGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}-journal'
   location: location
   tags: tags
 }
 
 // A group for each region's network: a group can have a DNS zone once, and each region has its own.
-resource networkGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = [
+resource networkGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = [
   for place in (privateNetwork ? regions : []): {
     name: 'rg-${environmentName}-network-${place.name}'
     location: location
@@ -172,7 +202,6 @@ resource networkGroup 'Microsoft.Resources/resourceGroups@2024-03-01' = [
 
 module network 'network.bicep' = [
   for (place, index) in (privateNetwork ? regions : []): {
-    name: 'lockstep-network-${place.name}'
     scope: networkGroup[index]
     params: {
       region: place.name
@@ -183,10 +212,9 @@ module network 'network.bicep' = [
 ]
 
 module journal 'journal.bicep' = {
-  name: 'lockstep-journal'
   scope: journalGroup
   params: {
-    accountName: empty(journalAccount) ? 'lockstep-journal-${token}' : journalAccount
+    accountName: accountName
     location: empty(journalAccountLocation) ? location : journalAccountLocation
     locations: everyLocation
     throughputMax: journalThroughputMax
@@ -204,7 +232,6 @@ module journal 'journal.bicep' = {
 @batchSize(1)
 module region 'region.bicep' = [
   for (place, index) in regions: {
-    name: 'lockstep-${place.name}'
     scope: group
     params: {
       region: place.name
@@ -213,9 +240,6 @@ module region 'region.bicep' = [
       regions: preference
       token: token
       journalEndpoint: journal.outputs.endpoint
-      databaseName: journal.outputs.databaseName
-      journalName: journal.outputs.journalName
-      leasesName: journal.outputs.leasesName
       noticeUrl: noticeUrl
       docsUrl: docsUrl
       replacedRegions: replacedRegions
@@ -239,13 +263,12 @@ module region 'region.bicep' = [
 
 module endpoints 'endpoints.bicep' = [
   for (place, index) in (privateNetwork ? regions : []): {
-    name: 'lockstep-endpoints-${place.name}'
     scope: networkGroup[index]
     params: {
       location: place.location
       networkId: network[index].outputs.networkId
       subnetId: network[index].outputs.endpointSubnetId
-      accountId: journal.outputs.accountId
+      accountId: accountId
       namespaces: [
         for (each, number) in regions: {
           name: each.name
@@ -260,15 +283,16 @@ module endpoints 'endpoints.bicep' = [
 
 module access 'access.bicep' = [
   for (place, index) in regions: {
-    name: 'lockstep-access-${place.name}'
     scope: group
     params: {
+      // Azure does not give a role to another identity, so an identity that is made anew has roles of other names.
+      #disable-next-line what-if-short-circuiting
       principalId: region[index].outputs.principalId
-      ownNamespace: region[index].outputs.namespaceName
-      peerNamespaces: map(filter(names, name => (place.name != name)), name => 'lockstep-${name}-${token}')
-      storageName: region[index].outputs.storageName
-      insightsName: region[index].outputs.insightsName
-      schedulerName: region[index].outputs.schedulerName
+      ownNamespace: namesOf(place.name, token).namespace
+      peerNamespaces: map(filter(names, name => (place.name != name)), name => namesOf(name, token).namespace)
+      storageName: namesOf(place.name, token).storage
+      insightsName: namesOf(place.name, token).insights
+      schedulerName: durableBackend == 'scheduler' ? namesOf(place.name, token).scheduler : ''
       scaleByBacklog: scaleByBacklog
     }
     dependsOn: [region]
@@ -276,42 +300,41 @@ module access 'access.bicep' = [
 ]
 
 module journalAccess 'journal_access.bicep' = {
-  name: 'lockstep-journal-access'
   scope: journalGroup
   params: {
-    accountName: journal.outputs.accountName
+    accountName: accountName
     writers: [for (place, index) in regions: region[index].outputs.principalId]
     readers: readers
     producers: producers
-    ledgersPath: '/dbs/${journal.outputs.databaseName}/colls/${ledgers}'
-    workspaceId: keepRecord ? (region[0].outputs.workspaceId) : ''
+    ledgersPath: '/dbs/${databaseName}/colls/${ledgers}'
+    hasRecord: keepRecord
+    workspaceId: region[0].outputs.workspaceId
   }
 }
 
 module people 'people.bicep' = if (!empty(readers)) {
-  name: 'lockstep-people'
   scope: group
   params: {
     group: readers
-    namespaces: [for (place, index) in regions: region[index].outputs.namespaceName]
-    errorQueue: region[0].outputs.errorQueue
+    namespaces: map(names, name => namesOf(name, token).namespace)
+    errorQueue: errorQueueName
   }
+  dependsOn: [region]
 }
 
 module producersAccess 'producers.bicep' = [
   for (place, index) in (empty(producers) ? [] : regions): {
-    name: 'lockstep-producers-${place.name}'
     scope: group
     params: {
       producers: producers
-      namespaceName: region[index].outputs.namespaceName
-      queueName: region[index].outputs.inputQueue
+      namespaceName: namesOf(place.name, token).namespace
+      queueName: queueName
     }
+    dependsOn: [region]
   }
 ]
 
 module front 'front.bicep' = if (frontDoor) {
-  name: 'lockstep-front'
   scope: group
   params: {
     token: token
@@ -327,12 +350,11 @@ module front 'front.bicep' = if (frontDoor) {
 
 module watch 'watch.bicep' = [
   for (place, index) in (empty(addresses) ? [] : regions): {
-    name: 'lockstep-watch-${place.name}'
     scope: group
     params: {
       region: place.name
       location: place.location
-      workspaceId: region[index].outputs.workspaceId
+      workspaceName: namesOf(place.name, token).workspace
       insightsId: region[index].outputs.insightsId
       namespaceId: region[index].outputs.namespaceId
       appId: region[index].outputs.appId
@@ -347,15 +369,15 @@ module watch 'watch.bicep' = [
       emails: addresses
       // The record goes to the workspace of the first region (journalAccess).
       hasJournalRecord: keepRecord && index == 0
-      journalId: index == 0 ? journal.outputs.accountId : ''
-      writeRegion: partitionFailover && index == 0 ? journal.outputs.writeRegion : ''
+      journalId: index == 0 ? accountId : ''
+      partitionFailover: partitionFailover && index == 0
+      writeRegion: journal.outputs.writeRegion
       tags: tags
     }
   }
 ]
 
 module budget 'budget.bicep' = if (monthlyBudget > 0) {
-  name: 'lockstep-budget'
   scope: group
   params: {
     #disable-next-line BCP329 // the condition holds for 1 and more
@@ -366,7 +388,6 @@ module budget 'budget.bicep' = if (monthlyBudget > 0) {
 }
 
 module journalBudget 'budget.bicep' = if (monthlyBudget > 0) {
-  name: 'lockstep-journal-budget'
   scope: journalGroup
   params: {
     #disable-next-line BCP329 // the condition holds for 1 and more
@@ -395,7 +416,7 @@ output LOCKSTEP_ALERTED string = join(addresses, ',')
 output LOCKSTEP_JOURNAL_ENDPOINT string = journal.outputs.endpoint
 
 @description('Each region: its name, its function app, the base address of its HTTP functions, its Service Bus host, and what infra/hooks.py looks at.')
-output LOCKSTEP_APPS array = [
+output LOCKSTEP_APPS App[] = [
   for (place, index) in regions: {
     name: place.name
     app: region[index].outputs.appName

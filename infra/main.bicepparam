@@ -1,9 +1,13 @@
 // What an environment says of main.bicep: azd reads it from variables (`azd env set NAME value`); all else is its default.
 using 'main.bicep'
 
+var addresses = readEnvironmentVariable('LOCKSTEP_EMAILS', '')
+
 param environmentName = readEnvironmentVariable('AZURE_ENV_NAME')
 param location = readEnvironmentVariable('AZURE_LOCATION')
-param emails = readEnvironmentVariable('LOCKSTEP_EMAILS')
+param emails = empty(addresses)
+  ? fail('Nobody would be told of a lost region. Run `azd env set LOCKSTEP_EMAILS ADDRESS,ADDRESS`, or with `none` for a trial.')
+  : addresses
 param primary = readEnvironmentVariable('LOCKSTEP_PRIMARY', '')
 param journalAccount = readEnvironmentVariable('LOCKSTEP_JOURNAL_ACCOUNT', '')
 param journalAccountLocation = readEnvironmentVariable('LOCKSTEP_JOURNAL_ACCOUNT_LOCATION', '')

@@ -16,9 +16,9 @@ param appAddresses string = '10.60.0.0/23'
 param endpointAddresses string = '10.60.2.0/24'
 
 @description('Optional. Tags put on every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
-resource network 'Microsoft.Network/virtualNetworks@2024-07-01' = {
+resource network 'Microsoft.Network/virtualNetworks@2025-07-01' = {
   name: 'vnet-lockstep-${region}'
   location: location
   tags: tags

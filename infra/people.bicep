@@ -4,7 +4,7 @@ metadata description = 'What the people of one group may look at. None of it let
 param group string
 
 @description('Required. Service Bus namespaces of all regions.')
-param namespaces array
+param namespaces string[]
 
 @description('Required. Name of the error queue, which is the same in all of them.')
 param errorQueue string
@@ -17,13 +17,13 @@ var roleIds = {
   serviceBusReceiver: '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 }
 
-resource found 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = [
+resource found 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = [
   for name in namespaces: {
     name: name
   }
 ]
 
-resource queues 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' existing = [
+resource queues 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' existing = [
   for (name, index) in namespaces: {
     parent: found[index]
     name: errorQueue

@@ -1,7 +1,7 @@
 metadata description = 'What producers outside the apps may do in one region: send to the input queue, and nothing else.'
 
 @description('Required. Object ids of their identities in Entra ID.')
-param producers array
+param producers string[]
 
 @description('Required. Service Bus namespace of the region.')
 param namespaceName string
@@ -12,11 +12,11 @@ param queueName string
 // Azure Service Bus Data Sender: send to the queue. It neither receives nor manages.
 var sender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
 
-resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' existing = {
+resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = {
   name: namespaceName
 }
 
-resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' existing = {
+resource queue 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' existing = {
   parent: namespace
   name: queueName
 }

@@ -1,3 +1,5 @@
+import { databaseName, journalName, leasesName } from 'journal.bicep'
+
 metadata description = 'One region: its namespace and queues, its function app, and what that app needs around it.'
 
 @description('Required. Name of the region.')
@@ -9,7 +11,7 @@ param region string
 param location string
 
 @description('Required. Names of all regions, the primary first.')
-param regions array
+param regions string[]
 
 @description('Required. Suffix that makes names unique in the world.')
 param token string
@@ -19,15 +21,6 @@ param journalEndpoint string
 
 @description('Required. Every location of the journal, comma separated, the nearest first: a client writes to none that it was not told of.')
 param journalLocations string
-
-@description('Required. Database of the journal.')
-param databaseName string
-
-@description('Required. Container of the entries.')
-param journalName string
-
-@description('Required. Container of the change-feed leases.')
-param leasesName string
 
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
@@ -39,7 +32,7 @@ param docsUrl string = ''
 param replacedRegions string = ''
 
 @description('Optional. Topics whose messages come into the input queue, each in the order in which it was published.')
-param inputTopics array = []
+param inputTopics string[] = []
 
 @description('Optional. The queues and topics that senders may ask answers to, comma separated.')
 param replyQueues string = ''
@@ -111,11 +104,23 @@ param subnetId string = ''
 param instancesMax int = 40
 
 @description('Optional. Tags put on every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
-var ownNamespace = 'lockstep-${region}-${token}'
+@export()
+@description('What a region has that other files find by its name, which is known before there is a region.')
+func namesOf(region string, token string) { *: string } => {
+  namespace: 'lockstep-${region}-${token}'
+  storage: 'st${region}${token}'
+  insights: 'appi-lockstep-${region}-${token}'
+  workspace: 'log-lockstep-${region}-${token}'
+  scheduler: 'dts-lockstep-${region}-${token}'
+}
+
+var names = namesOf(region, token)
+@export()
 var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
+@export()
 var errorQueueName = 'lockstep-errors'
 // The most that Premium allows. By default it is 1 GB, which a million messages of 1 kB fill while an app is away.
 var queueMegabytes = 81920
@@ -128,7 +133,7 @@ var connections = union(
   toObject(
     regions,
     name => 'ServiceBus_${name}__fullyQualifiedNamespace',
-    name => 'lockstep-${name}-${token}.${serviceBusDomain}'
+    name => '${namesOf(name, token).namespace}.${serviceBusDomain}'
   ),
   toObject(regions, name => 'ServiceBus_${name}__credential', name => 'managedidentity'),
   toObject(regions, name => 'ServiceBus_${name}__clientId', name => (identity.properties.clientId))
@@ -145,23 +150,24 @@ var warm = [
   { name: 'function:recover_ledgers', instanceCount: empty(ledgersName) ? 0 : warmFeeds }
 ]
 var taskHubName = 'lockstep'
-var schedulerName = 'dts-lockstep-${region}-${token}'
 // These overrule the storage provider of host.json.
-var schedulerSettings = durableBackend == 'scheduler' ? {
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__type: 'azureManaged'
-  AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName: 'Scheduler'
-  Scheduler: 'Endpoint=${scheduler!.properties.endpoint};Authentication=ManagedIdentity;ClientID=${identity.properties.clientId}'
-} : {}
+var schedulerSettings = durableBackend == 'scheduler'
+  ? {
+      AzureFunctionsJobHost__extensions__durableTask__storageProvider__type: 'azureManaged'
+      AzureFunctionsJobHost__extensions__durableTask__storageProvider__connectionStringName: 'Scheduler'
+      Scheduler: 'Endpoint=${scheduler!.properties.endpoint};Authentication=ManagedIdentity;ClientID=${identity.properties.clientId}'
+    }
+  : {}
 
-resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
+resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' = {
   name: 'id-lockstep-${region}-${token}'
   location: location
   tags: tags
 }
 
 // Premium: throughput of one's own, and no neighbour's load inside a session lock.
-resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
-  name: ownNamespace
+resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
+  name: names.namespace
   location: location
   tags: tags
   sku: {
@@ -177,7 +183,7 @@ resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
   }
 }
 
-resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+resource queue 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' = {
   parent: namespace
   name: queueName
   properties: {
@@ -191,7 +197,7 @@ resource queue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   }
 }
 
-resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' = {
   parent: namespace
   name: outputQueueName
   properties: {
@@ -204,7 +210,7 @@ resource outputQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
   }
 }
 
-resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
+resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' = {
   parent: namespace
   name: errorQueueName
   properties: {
@@ -218,7 +224,7 @@ resource errorQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = {
 }
 
 // Without the switch, a topic may hand on in another order than that in which it was published to.
-resource topics 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = [
+resource topics 'Microsoft.ServiceBus/namespaces/topics@2026-01-01' = [
   for name in inputTopics: {
     parent: namespace
     name: name
@@ -231,7 +237,7 @@ resource topics 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = [
 ]
 
 // What forwards can have no sessions: they begin in the queue. What the queue does not take, the app looks for here.
-resource feeds 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [
+resource feeds 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2026-01-01' = [
   for (name, index) in inputTopics: {
     parent: topics[index]
     name: queueName
@@ -244,8 +250,8 @@ resource feeds 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01'
   }
 ]
 
-resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
-  name: 'st${region}${token}'
+resource storage 'Microsoft.Storage/storageAccounts@2025-08-01' = {
+  name: names.storage
   location: location
   tags: tags
   kind: 'StorageV2'
@@ -261,19 +267,19 @@ resource storage 'Microsoft.Storage/storageAccounts@2023-05-01' = {
   }
 }
 
-resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2023-05-01' = {
+resource blobs 'Microsoft.Storage/storageAccounts/blobServices@2025-08-01' = {
   parent: storage
   name: 'default'
 }
 
-resource packages 'Microsoft.Storage/storageAccounts/blobServices/containers@2023-05-01' = {
+resource packages 'Microsoft.Storage/storageAccounts/blobServices/containers@2025-08-01' = {
   parent: blobs
   name: packageContainerName
   properties: { publicAccess: 'None' }
 }
 
 resource scheduler 'Microsoft.DurableTask/schedulers@2026-02-01' = if (durableBackend == 'scheduler') {
-  name: schedulerName
+  name: names.scheduler
   location: location
   tags: tags
   properties: {
@@ -288,8 +294,8 @@ resource taskHub 'Microsoft.DurableTask/schedulers/taskHubs@2026-02-01' = if (du
   name: taskHubName
 }
 
-resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
-  name: 'log-lockstep-${region}-${token}'
+resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' = {
+  name: names.workspace
   location: location
   tags: tags
   properties: {
@@ -299,6 +305,7 @@ resource workspace 'Microsoft.OperationalInsights/workspaces@2023-09-01' = {
   }
 }
 
+#disable-next-line use-recent-api-versions // there is no other with groups of categories
 resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if (hasRecord) {
   scope: namespace
   name: 'record'
@@ -311,7 +318,7 @@ resource record 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = if 
 }
 
 resource insights 'Microsoft.Insights/components@2020-02-02' = {
-  name: 'appi-lockstep-${region}-${token}'
+  name: names.insights
   location: location
   tags: tags
   kind: 'web'
@@ -322,7 +329,7 @@ resource insights 'Microsoft.Insights/components@2020-02-02' = {
   }
 }
 
-resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
+resource plan 'Microsoft.Web/serverfarms@2025-03-01' = {
   name: 'plan-lockstep-${region}-${token}'
   location: location
   tags: tags
@@ -337,7 +344,7 @@ resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
   }
 }
 
-resource app 'Microsoft.Web/sites@2024-04-01' = {
+resource app 'Microsoft.Web/sites@2025-03-01' = {
   name: 'func-lockstep-${region}-${token}'
   location: location
   tags: union(tags, { 'azd-service-name': region })
@@ -384,20 +391,20 @@ resource app 'Microsoft.Web/sites@2024-04-01' = {
 }
 
 // A publishing password is a key too: deployments present a token instead.
-resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-04-01' = {
+resource noScmPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
   parent: app
   name: 'scm'
   properties: { allow: false }
 }
 
-resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-04-01' = {
+resource noFtpPassword 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2025-03-01' = {
   parent: app
   name: 'ftp'
   properties: { allow: false }
 }
 
 // It checks tokens, and takes from clients the header in which it hands their claims over.
-resource tokens 'Microsoft.Web/sites/config@2024-04-01' = if (authentication != 'keys') {
+resource tokens 'Microsoft.Web/sites/config@2025-03-01' = if (authentication != 'keys') {
   parent: app
   name: 'authsettingsV2'
   properties: {
@@ -426,7 +433,7 @@ resource tokens 'Microsoft.Web/sites/config@2024-04-01' = if (authentication != 
   }
 }
 
-resource settings 'Microsoft.Web/sites/config@2024-04-01' = {
+resource settings 'Microsoft.Web/sites/config@2025-03-01' = {
   parent: app
   name: 'appsettings'
   properties: union(connections, schedulerSettings, {
@@ -493,14 +500,8 @@ output appUrl string = 'https://${app.properties.defaultHostName}'
 @description('Principal of the identity the app runs as.')
 output principalId string = identity.properties.principalId
 
-@description('Name of this region\'s Service Bus namespace.')
-output namespaceName string = namespace.name
-
 @description('Host of this region\'s Service Bus namespace.')
-output namespaceHost string = '${ownNamespace}.${serviceBusDomain}'
-
-@description('Name of the storage account.')
-output storageName string = storage.name
+output namespaceHost string = '${names.namespace}.${serviceBusDomain}'
 
 @description('The most instances that the app may scale out to.')
 output instancesMax int = instancesMax
@@ -508,17 +509,11 @@ output instancesMax int = instancesMax
 @description('Resource id of the Application Insights component.')
 output insightsId string = insights.id
 
-@description('Name of the Application Insights component.')
-output insightsName string = insights.name
-
 @description('Resource id of the storage account, which holds the package of the app.')
 output storageId string = storage.id
 
 @description('Resource id of the function app.')
 output appId string = app.id
-
-@description('Name of the Durable Task Scheduler; empty where sagas run in the storage account.')
-output schedulerName string = durableBackend == 'scheduler' ? schedulerName : ''
 
 @description('Resource id of the workspace that logs and metrics are kept in.')
 output workspaceId string = workspace.id
@@ -528,9 +523,3 @@ output namespaceId string = namespace.id
 
 @description('Host name of the app.')
 output appHost string = app.properties.defaultHostName
-
-@description('Name of the input queue.')
-output inputQueue string = queueName
-
-@description('Name of the error queue.')
-output errorQueue string = errorQueueName

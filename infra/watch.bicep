@@ -6,8 +6,8 @@ param region string
 @description('Required. Azure location of the region.')
 param location string
 
-@description('Required. Workspace that the region\'s logs and metrics are kept in.')
-param workspaceId string
+@description('Required. Name of the workspace that the region\'s logs and metrics are kept in.')
+param workspaceName string
 
 @description('Required. Application Insights component of the region, from which the other regions are asked for their health.')
 param insightsId string
@@ -22,11 +22,11 @@ param appId string
 param instancesMax int
 
 @description('Required. Every region: its name, the address of its app (url) and its storage account (storageId). Each watches the others, because a lost region tells nothing of itself.')
-param apps array
+param apps { name: string, url: string, storageId: string }[]
 
 @description('Required. Addresses that alerts are mailed to.')
 @minLength(1)
-param emails array
+param emails string[]
 
 @description('Optional. Messages that may wait in a queue for a quarter of an hour before somebody is told.')
 @minValue(1)
@@ -38,11 +38,14 @@ param hasJournalRecord bool = false
 @description('Optional. The journal\'s account, if this region tells of it and of Azure\'s own health; empty: another one does.')
 param journalId string = ''
 
-@description('Optional. The region in which the journal is usually written, by the name that its metrics call it, if its partitions move their writes by themselves; empty: they do not.')
+@description('Optional. Whether partitions of the journal move their writes by themselves, of which this region tells.')
+param partitionFailover bool = false
+
+@description('Optional. The region in which the journal is usually written, by the name that its metrics call it; needed where partitions move.')
 param writeRegion string = ''
 
 @description('Optional. Tags put on every resource.')
-param tags object = {}
+param tags { *: string } = {}
 
 var page = 'docs/runbook.md'
 var peers = filter(apps, one => (one.name != region))
@@ -303,13 +306,17 @@ var storageSymptom = {
 }
 
 var usual = { operator: 'GreaterThan', window: 'PT15M', isRepeated: false, dimensions: [] }
-var accountMetrics = concat(empty(journalId) ? [] : accountSymptoms, empty(writeRegion) ? [] : partitionSymptoms)
+var accountMetrics = concat(empty(journalId) ? [] : accountSymptoms, partitionFailover ? partitionSymptoms : [])
 var counts = concat(
   map(brokerSymptoms, one => union(usual, one, { of: 'Microsoft.ServiceBus/namespaces', scope: namespaceId })),
   map(appSymptoms, one => union(usual, one, { of: 'Microsoft.Web/sites', scope: appId })),
   map(accountMetrics, one => union(usual, one, { of: 'Microsoft.DocumentDB/databaseAccounts', scope: journalId })),
   map(peers, peer => union(usual, storageSymptom, { of: 'Microsoft.Storage/storageAccounts', scope: peer.storageId }))
 )
+
+resource workspace 'Microsoft.OperationalInsights/workspaces@2025-07-01' existing = {
+  name: workspaceName
+}
 
 resource mail 'Microsoft.Insights/actionGroups@2023-01-01' = {
   name: 'ag-lockstep-${region}'
@@ -328,7 +335,7 @@ resource mail 'Microsoft.Insights/actionGroups@2023-01-01' = {
   }
 }
 
-resource told 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
+resource told 'Microsoft.Insights/scheduledQueryRules@2026-03-01' = [
   for (one, index) in symptoms: {
     name: 'alert-lockstep-${region}-${index}'
     location: location
@@ -339,7 +346,7 @@ resource told 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
       description: 'See "${one.symptom}" in ${page}.'
       severity: one.severity
       enabled: true
-      scopes: [workspaceId]
+      scopes: [workspace.id]
       evaluationFrequency: 'PT5M'
       windowSize: 'PT10M'
       // A table is there only when its first row has come.
@@ -365,7 +372,7 @@ resource told 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = [
   }
 ]
 
-resource counted 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+resource counted 'Microsoft.Insights/metricAlerts@2026-01-01' = [
   for (one, index) in counts: {
     name: 'alert-lockstep-${region}-count-${index}'
     location: 'global'
@@ -434,7 +441,7 @@ resource asked 'Microsoft.Insights/webtests@2022-06-15' = [
   }
 ]
 
-resource down 'Microsoft.Insights/metricAlerts@2018-03-01' = [
+resource down 'Microsoft.Insights/metricAlerts@2026-01-01' = [
   for (peer, index) in peers: {
     name: 'alert-lockstep-${region}-down-${peer.name}'
     location: 'global'
@@ -461,7 +468,7 @@ resource down 'Microsoft.Insights/metricAlerts@2018-03-01' = [
 ]
 
 // What Microsoft itself says of its services, and of the resources of this group.
-resource service 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(journalId)) {
+resource service 'Microsoft.Insights/activityLogAlerts@2026-01-01' = if (!empty(journalId)) {
   name: 'alert-lockstep-service'
   location: 'global'
   tags: tags
@@ -487,7 +494,7 @@ resource service 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(
   }
 }
 
-resource ill 'Microsoft.Insights/activityLogAlerts@2020-10-01' = if (!empty(journalId)) {
+resource ill 'Microsoft.Insights/activityLogAlerts@2026-01-01' = if (!empty(journalId)) {
   name: 'alert-lockstep-resource'
   location: 'global'
   tags: tags
@@ -522,20 +529,20 @@ var charts = [
       timeContext: { durationMs: 86400000 }
       queryType: 0
       resourceType: 'microsoft.operationalinsights/workspaces'
-      crossComponentResources: [workspaceId]
+      crossComponentResources: [workspace.id]
     }
   }
 ]
 
 resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
-  name: guid(workspaceId, 'lockstep')
+  name: guid(workspace.id, 'lockstep')
   location: location
   tags: tags
   kind: 'shared'
   properties: {
     displayName: 'Lockstep ${region}'
     category: 'workbook'
-    sourceId: workspaceId
+    sourceId: workspace.id
     serializedData: string({
       version: 'Notebook/1.0'
       items: charts

@@ -7,7 +7,7 @@ param emails = 'somebody@example.com, another@example.com'
 param regions = [
   { name: 'east', location: 'eastus2' }
   { name: 'west', location: 'westus3' }
-  { name: 'north', location: 'centralus' }
+  { name: 'north', location: 'northcentralus' }
 ]
 param authentication = 'entra'
 param clientId = '33333333-3333-3333-3333-333333333333'

@@ -14,7 +14,8 @@ import pytest
 from shared.engine.handle.find import find_handlers
 from shared.settings import Settings
 from tests.docs.pages import ROOT, coded, page
-from tests.infra.parity import deployment, local_config
+from tests.infra.parity import azure_queues, local_config
+from tests.infra.snapshots import read_snapshot, regions_of
 from tests.unit.shared.test_settings import ENVIRONMENT
 
 PAGE = page("CONTRIBUTING.md")
@@ -63,8 +64,8 @@ def test_every_destination_of_a_handler_is_declared_in_every_region(module: str)
     for space in config["UserConfig"]["Namespaces"]:
         entities = [*space.get("Queues", []), *space.get("Topics", [])]
         assert wanted <= {entity["Name"] for entity in entities}, space["Name"]
-    for region in deployment().modules("region"):
-        assert wanted <= {str(one.body.get("name")) for one in region.resources()}
+    for region in regions_of(read_snapshot()):
+        assert wanted <= azure_queues(read_snapshot(), region).keys()
 
 
 def test_destinations_are_read_from_text_and_constants() -> None:
@@ -75,13 +76,13 @@ def test_destinations_are_read_from_text_and_constants() -> None:
 
 def regions_by_place(config: dict[str, Any]) -> dict[str, set[str]]:
     """The regions that process, as each place that names them has them."""
-    values, deployed = config["Hosts"]["Values"], deployment().modules("region")
+    values = config["Hosts"]["Values"]
     return {
         "namespaces": {space["Name"] for space in config["UserConfig"]["Namespaces"]},
         "hosts": set(config["Hosts"]["Regions"]),
         "LOCKSTEP_REGIONS": set(values["LOCKSTEP_REGIONS"].split(",")),
         "connections": {n.partition("_")[2] for n in values if n.startswith("ServiceBus_")},
-        "infra/main.bicep": {str(one.arguments["region"]) for one in deployed},
+        "infra/main.bicep": {*regions_of(read_snapshot())},
     }
 
 

@@ -1,51 +1,132 @@
-"""Microsoft's compiler of Bicep, and what it made: the snapshots, and the files that it took.
+"""Microsoft's compiler of Bicep: what it says of the files, and the snapshots that it makes.
 
-`python -m tests.infra.compiler` asks it and writes them; they stand for it where there is none. It
-checks names, parameters, scopes, and every resource against Azure's published types.
+`python -m tests.infra.compiler` writes the snapshots anew, and prints what the compiler says. One
+process answers every question, because its start costs more than most answers.
 """
 
+import json
 import os
 import shutil
+import subprocess
 import sys
-from hashlib import sha256
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Timer
+from typing import Any
 
-from local.testing.patience import run_patiently
-from tests.infra.bicep import INFRA
-from tests.infra.snapshots import SNAPSHOTS
+from tests.infra.snapshots import FOLDER, INFRA
 
-RECORD = Path(__file__).with_name("compiled.txt")
 # `az bicep install` puts it where no PATH looks.
 PLACES = os.pathsep.join([os.environ["PATH"], str(Path.home() / ".azure" / "bin")])
 COMPILER = os.environ.get("BICEP") or shutil.which("bicep", path=PLACES)
+FILES = sorted([*INFRA.glob("*.bicep"), *INFRA.rglob("*.bicepparam")])
+PARAMETERS = sorted(FOLDER.glob("*.bicepparam"))
 # Names that follow from the subscription are made of these.
-WHERE = ["--subscription-id", "00000000-0000-0000-0000-000000000000", "--location", "eastus2"]
+WHERE = {
+    "subscriptionId": "00000000-0000-0000-0000-000000000000",
+    "location": "eastus2",
+    "deploymentName": "lockstep",
+}
+# Parameters that cannot be deployed, each with what is said of it before anything is created.
+REFUSED = {
+    "param primary = 'north'": "primary is no region: north",
+    "param authentication = 'entra'": "clientId is needed for tokens",
+}
+REQUIRED = "param environmentName = 'trial'\nparam location = 'eastus2'\nparam emails = 'none'"
+# What azd sets where nobody has named an address.
+AZD = {"AZURE_ENV_NAME": "trial", "AZURE_LOCATION": "eastus2", "LOCKSTEP_EMAILS": ""}
+HANGS_AFTER_SECONDS = 1200.0
 
 
-def compile_everything() -> str:
-    """What the compiler says of main.bicep and the modules in it: errors and warnings."""
-    if COMPILER is None:
-        return "there is no Bicep compiler: `az bicep install`"
-    command = [COMPILER, "build", str(INFRA / "main.bicep"), "--stdout", "--no-restore"]
-    return run_patiently(command, seconds=60).stderr
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler says of the files and of their format, and what it makes of them."""
+
+    said: list[str]
+    snapshots: dict[str, Any]
+    # By the line that is refused, what is said of it.
+    refused: dict[str, str]
+    # What azd shows where nobody has named an address.
+    unaddressed: str
 
 
-def make_snapshots() -> None:
-    """Write anew what each .bicepparam file beside the snapshots creates."""
-    for parameters in sorted(SNAPSHOTS.glob("*.bicepparam")):
-        command = [str(COMPILER), "snapshot", str(parameters), "--mode", "overwrite", *WHERE]
-        run_patiently([*command, "--deployment-name", "lockstep"], seconds=120)
+def ask(questions: Sequence[tuple[str, Path]]) -> list[Any]:
+    """The compiler's answers to questions about files, in their order; an error is its message."""
+    asked = b""
+    for number, (method, path) in enumerate(questions):
+        parameters = {"path": str(path), "metadata": WHERE, "parameterOverrides": {}}
+        call = {"id": number, "method": f"bicep/{method}", "params": parameters}
+        text = json.dumps({"jsonrpc": "2.0", **call}).encode()
+        asked += b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+    answers: dict[int, Any] = {}
+    with subprocess.Popen(
+        [str(COMPILER), "jsonrpc", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **AZD},
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        limit = Timer(HANGS_AFTER_SECONDS, process.kill)
+        limit.start()
+        try:
+            process.stdin.write(asked)
+            process.stdin.flush()
+            while len(answers) < len(questions):
+                length = 0
+                while header := process.stdout.readline().strip():
+                    if header.startswith(b"Content-Length"):
+                        length = int(header.partition(b":")[2])
+                assert length, "the compiler has ended"
+                answer = json.loads(process.stdout.read(length))
+                answers[answer["id"]] = answer.get("result") or answer["error"]["message"]
+        finally:
+            limit.cancel()
+            process.stdin.close()
+    return [answer for _, answer in sorted(answers.items())]
 
 
-def hashes() -> str:
-    """The files as they are, one to a line, as `sha256sum` writes them."""
-    files = sorted(INFRA.glob("*.bicep"))
-    return "".join(f"{sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+@cache
+def compile_everything() -> Compiled:
+    with TemporaryDirectory() as folder:
+        main = os.path.relpath(INFRA / "main.bicep", folder)
+        wrong = [Path(folder) / f"{number}.bicepparam" for number in range(len(REFUSED))]
+        for path, line in zip(wrong, REFUSED, strict=True):
+            path.write_text(f"using '{main}'\n{REQUIRED}\n{line}\n".replace(os.sep, "/"), "utf-8")
+        compiled, unaddressed, *others = ask(
+            [
+                ("compile", INFRA / "main.bicep"),
+                ("compileParams", INFRA / "main.bicepparam"),
+                *(("format", path) for path in FILES),
+                *(("getSnapshot", path) for path in (*PARAMETERS, *wrong)),
+            ]
+        )
+    formatted, made = others[: len(FILES)], others[len(FILES) : -len(REFUSED)]
+    said = [f"{one['source']}: {one['code']}: {one['message']}" for one in compiled["diagnostics"]]
+    for path, found in zip(FILES, formatted, strict=True):
+        if found["contents"] != path.read_text(encoding="utf-8"):
+            said.append(f"{path.name}: run `bicep format`")
+    snapshots = {}
+    for path, found in zip(PARAMETERS, made, strict=True):
+        if isinstance(found, str):
+            said.append(f"{path.name}: {found}")
+            continue
+        snapshots[path.stem] = json.loads(found["snapshot"])
+        said += [f"{path.name}: {one}" for one in snapshots[path.stem].pop("diagnostics")]
+    refused = dict(zip(REFUSED, map(str, others[-len(REFUSED) :]), strict=True))
+    return Compiled(said, snapshots, refused, json.dumps(unaddressed["diagnostics"]))
 
 
 if __name__ == "__main__":
-    said = compile_everything()
-    if not said:
-        RECORD.write_text(hashes(), encoding="utf-8")
-        make_snapshots()
-    sys.exit(said or 0)
+    if COMPILER is None:
+        sys.exit("There is no Bicep compiler: `az bicep install`, or name it in BICEP.")
+    found = compile_everything()
+    for name, snapshot in found.snapshots.items():
+        # The compiler writes the outputs in another order each time.
+        snapshot["outputs"] = dict(sorted(snapshot["outputs"].items()))
+        text = json.dumps(snapshot, indent=2, ensure_ascii=False)
+        (FOLDER / f"{name}.snapshot.json").write_text(f"{text}\n", encoding="utf-8")
+    sys.exit("\n".join(found.said) or 0)

@@ -1,13 +1,11 @@
-"""What the Bicep files deploy, and what runs on one machine: `local.config.json`."""
+"""What a deployment creates, and what runs on one machine: `local.config.json`."""
 
-import json
 import re
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from cli.regions import CONFIG
-from tests.infra.bicep import INFRA, read
-from tests.infra.evaluation import Resource, Template
+from tests.infra.snapshots import INFRA, Resource, Resources, load, of_type
 
 ROOT = INFRA.parent
 
@@ -26,8 +24,6 @@ KNOWN_ROLES = {
     "00000000-0000-0000-0000-000000000001": "Cosmos DB Built-in Data Reader",
     "00000000-0000-0000-0000-000000000002": "Cosmos DB Built-in Data Contributor",
 }
-
-GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 # What takes the place of a connection string where an identity connects, by the placeholder that
 # the local value holds.
@@ -59,50 +55,7 @@ def local_config() -> dict[str, Any]:
     return dict(load(CONFIG))
 
 
-def load(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def deployment(**parameters: Any) -> Template:
-    """main.bicep as a deployment would see it, with the parameters it requires."""
-    required = {"environmentName": "trial", "location": "eastus2", "emails": "none"}
-    given = {**required, **parameters}
-    return Template(read("main.bicep"), given)
-
-
-# Every switch that adds resources or settings.
-EVERYTHING: dict[str, Any] = {
-    "authentication": "entra",
-    "clientId": "33333333-3333-3333-3333-333333333333",
-    "durableBackend": "scheduler",
-    "zoneRedundant": True,
-    "frontDoor": True,
-    "privateNetwork": True,
-    "readers": "11111111-1111-1111-1111-111111111111",
-    "producers": ["22222222-2222-2222-2222-222222222222"],
-    "keepRecord": True,
-    "emails": "somebody@example.com, another@example.com",
-    "monthlyBudget": 500,
-    "budgetFrom": "2026-12-01",
-}
-
-
-def region_of(name: str, main: Template | None = None, module: str = "region") -> Template:
-    """One region's file as a deployment would see it, or another module that each region has."""
-    whole = main or deployment()
-    names = [str(found.arguments["region"]) for found in whole.modules("region")]
-    return whole.modules(module)[names.index(name)]
-
-
-def access_of(name: str, main: Template | None = None) -> Template:
-    return region_of(name, main, "access")
-
-
-def app_settings(region: Template) -> Any:
-    return region.resource("settings")["properties"]
-
-
-def expected_settings(local: dict[str, str]) -> set[str]:
+def expected_settings(local: Mapping[str, str]) -> set[str]:
     """Names the cloud must set for what the local hosts are given."""
     names = set(PLATFORM_SETTINGS)
     for name, value in local.items():
@@ -111,16 +64,13 @@ def expected_settings(local: dict[str, str]) -> set[str]:
     return names - LOCAL_SETTINGS
 
 
-def azure_queues(region: Template) -> dict[str, dict[str, Any]]:
+def azure_queues(resources: Resources, region: str) -> dict[str, Any]:
     """The properties of the queues of one region's namespace, by name."""
-    return {
-        str(resource.body["name"]): resource.body["properties"]
-        for resource in region.resources()
-        if resource.type == "Microsoft.ServiceBus/namespaces/queues"
-    }
+    found = of_type(resources, "Microsoft.ServiceBus/namespaces/queues", region)
+    return {last(one["name"]): one["properties"] for one in found}
 
 
-def local_queues(region: str, config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def local_queues(region: str, config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The properties of a region's queues on one machine, in Azure's spelling, by name."""
     spaces = {space["Name"]: space for space in config["UserConfig"]["Namespaces"]}
     return {
@@ -131,26 +81,20 @@ def local_queues(region: str, config: dict[str, Any]) -> dict[str, dict[str, Any
     }
 
 
-def azure_containers(journal: Template) -> dict[str, list[Any]]:
+def azure_containers(resources: Resources) -> dict[str, list[Any]]:
     """Database, key, time to live and index paths of every container, by name."""
-    bodies = [
-        (str(resource.body["name"]), resource.body["properties"]["resource"])
-        for resource in journal.resources()
-        if resource.type == "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
-    ]
-    assert [name for name, _ in bodies] == [body["id"] for _, body in bodies]
-    return {
-        name: [
-            journal.resource("database")["name"],
-            body["partitionKey"]["paths"],
-            body.get("defaultTtl"),
-            index_paths(body.get("indexingPolicy")),
-        ]
-        for name, body in bodies
-    }
+    kind = "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
+    found = {}
+    for container in of_type(resources, kind):
+        _, database, name = container["name"].split("/")
+        body = container["properties"]["resource"]
+        assert name == body["id"]
+        indexed = index_paths(body.get("indexingPolicy"))
+        found[name] = [database, body["partitionKey"]["paths"], body.get("defaultTtl"), indexed]
+    return found
 
 
-def local_containers(config: dict[str, Any]) -> dict[str, list[Any]]:
+def local_containers(config: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The same facts of the containers on one machine."""
     return {
         container["Name"]: [
@@ -167,15 +111,26 @@ def index_paths(policy: Any) -> Any:
     return {key: policy[key] for key in ("includedPaths", "excludedPaths")} if policy else None
 
 
-def grants(access: Template) -> set[tuple[str, str, str]]:
-    """Who holds which role on what, of one region's access."""
-    return {grant(found) for found in access.resources() if "oleAssignments" in found.type}
+def grants(resources: Resources) -> dict[str, set[tuple[str, str]]]:
+    """By region, for its identity, or by person or producer: each role, with what it is on."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for one in resources:
+        if "oleAssignments" in one["type"]:
+            who, role, scope = grant(one)
+            found.setdefault(who, set()).add((role, last(scope)))
+    return found
 
 
 def grant(assignment: Resource) -> tuple[str, str, str]:
-    body = assignment.body
-    properties = body["properties"]
-    target = body.get("scope", body.get("parent"))
-    role = GUID.findall(str(properties["roleDefinitionId"]))[-1]
-    name = target.body["name"] if isinstance(target, Resource) else target
-    return str(properties["principalId"]), KNOWN_ROLES[role], str(name)
+    """Who holds which role on what: an identity is called by its region."""
+    properties = assignment["properties"]
+    who = re.sub(r".*/id-lockstep-(\w+)-.*", r"\1", properties["principalId"])
+    # The id begins with the scope, in an expression where Azure alone knows the name after it.
+    begins = assignment["id"].removeprefix("[extensionResourceId('")
+    scope = properties.get("scope", re.split("',|/providers/Microsoft.Authorization/", begins)[0])
+    return who, KNOWN_ROLES[last(properties["roleDefinitionId"])], scope
+
+
+def last(path: str) -> str:
+    """The last part of a name or a resource id."""
+    return path.rpartition("/")[2]

@@ -1,155 +1,119 @@
 """Who may do what: the roles listed here, on these resources, and no key opens anything."""
 
-from typing import Any
+from tests.infra.parity import grants, last
+from tests.infra.snapshots import Resources, app_settings, of_type, only, read_snapshot, regions_of
 
-import pytest
-
-from tests.infra.evaluation import Template, Unknown
-from tests.infra.parity import (
-    EVERYTHING,
-    access_of,
-    app_settings,
-    deployment,
-    grant,
-    grants,
-    region_of,
-)
-
-
-@pytest.mark.parametrize(("region", "peer"), [("east", "west"), ("west", "east")])
-def test_an_identity_holds_these_roles_and_no_other(region: str, peer: str) -> None:
-    main = deployment()
-    own, other = region_of(region, main), region_of(peer, main)
-    principal = f"<{own.resource('identity')['name']}.properties.principalId>"
-    bus, peer_bus = str(own.resource("namespace")["name"]), str(other.resource("namespace")["name"])
-    storage, insights = str(own.resource("storage")["name"]), str(own.resource("insights")["name"])
-    journal = str(main.module("journal").resource("account")["name"])
-
-    assert grants(access_of(region, main)) == {
-        (principal, "Azure Service Bus Data Receiver", bus),
-        (principal, "Azure Service Bus Data Sender", bus),
-        (principal, "Azure Service Bus Data Sender", peer_bus),
-        (principal, "Storage Blob Data Owner", storage),
-        (principal, "Storage Queue Data Contributor", storage),
-        (principal, "Storage Table Data Contributor", storage),
-        (principal, "Monitoring Metrics Publisher", insights),
-    }
-    on_journal = grants(main.module("journalAccess"))
-    assert {grant for grant in on_journal if grant[0] == principal} == {
-        (principal, "Cosmos DB Built-in Data Contributor", journal)
-    }
-
-
-def test_people_may_look_and_change_nothing_but_the_error_queues() -> None:
-    main = deployment(**EVERYTHING)
-    group = str(EVERYTHING["readers"])
-    given = grants(main.module("people")) | grants(main.module("journalAccess"))
-
-    assert {(role, on) for who, role, on in given if who == group} == {
-        ("Monitoring Reader", "None"),
-        ("Azure Service Bus Data Receiver", "lockstep-errors"),
-        ("Cosmos DB Built-in Data Reader", str(main.module("journal").value("accountName"))),
-    }
-
-
+GROUP = "11111111-1111-1111-1111-111111111111"
 PRODUCER = "22222222-2222-2222-2222-222222222222"
 
 
-def rights_of_a_producer(access: Template) -> set[tuple[str, str]]:
-    """Each role of a producer outside, and how far it reaches: Cosmos DB has it as a path."""
-    return {
-        (role, str(found.body["properties"].get("scope", on)))
-        for found in access.resources()
-        if "oleAssignments" in found.type
-        for who, role, on in [grant(found)]
-        if who == PRODUCER
+def test_an_identity_holds_these_roles_and_no_other(resources: Resources) -> None:
+    regions, given = regions_of(resources), grants(resources)
+    names = {
+        one: only(resources, "Microsoft.ServiceBus/namespaces", one)["name"] for one in regions
+    }
+    journal = only(resources, "Microsoft.DocumentDB/databaseAccounts")["name"]
+    # Only where the platform shall count what waits; it may then manage the own namespace.
+    owns = ("Azure Service Bus Data Owner", names["east"]) in given["east"]
+    assert owns == (resources is read_snapshot("everything"))
+
+    for region in regions:
+        storage = only(resources, "Microsoft.Storage/storageAccounts", region)["name"]
+        schedulers = of_type(resources, "Microsoft.DurableTask/schedulers", region)
+        assert given[region] == {
+            (f"Azure Service Bus Data {'Owner' if owns else 'Receiver'}", names[region]),
+            *(("Azure Service Bus Data Sender", name) for name in names.values()),
+            ("Storage Blob Data Owner", storage),
+            ("Storage Queue Data Contributor", storage),
+            ("Storage Table Data Contributor", storage),
+            (
+                "Monitoring Metrics Publisher",
+                only(resources, "Microsoft.Insights/components", region)["name"],
+            ),
+            *(("Durable Task Data Contributor", one["name"]) for one in schedulers),
+            ("Cosmos DB Built-in Data Contributor", journal),
+        }
+    others = {GROUP, PRODUCER} if owns else set()
+    assert given.keys() == {*regions, *others}
+
+
+def test_people_may_look_and_change_nothing_but_the_error_queues() -> None:
+    resources = read_snapshot("everything")
+    group = only(resources, "Microsoft.Resources/resourceGroups", name="trial")["name"]
+
+    assert grants(resources)[GROUP] == {
+        ("Monitoring Reader", group),
+        ("Azure Service Bus Data Receiver", "lockstep-errors"),
+        (
+            "Cosmos DB Built-in Data Reader",
+            only(resources, "Microsoft.DocumentDB/databaseAccounts")["name"],
+        ),
     }
 
 
 def test_a_producer_outside_keeps_ledgers_and_sends_to_the_input_queues_and_no_more() -> None:
-    main = deployment(producers=[PRODUCER])
-    account = main.module("journal").resource("account")["name"]
+    resources = read_snapshot("everything")
 
-    assert rights_of_a_producer(main.module("journalAccess")) == {
-        ("Cosmos DB Built-in Data Contributor", f"<{account}.id>/dbs/lockstep/colls/ledgers")
+    assert grants(resources)[PRODUCER] == {
+        ("Cosmos DB Built-in Data Contributor", "ledgers"),
+        ("Azure Service Bus Data Sender", "lockstep"),
     }
-    for name, access in zip(("east", "west"), main.modules("producersAccess"), strict=True):
-        region = region_of(name, main)
-        assert access.value("namespaceName") == region.resource("namespace")["name"]
-        assert rights_of_a_producer(access) == {("Azure Service Bus Data Sender", "lockstep")}
-        assert app_settings(region)["LOCKSTEP_LEDGERS"] == "ledgers"
+    for region in regions_of(resources):
+        assert app_settings(resources, region)["LOCKSTEP_LEDGERS"] == "ledgers"
+        assert app_settings(read_snapshot(), "east")["LOCKSTEP_LEDGERS"] == ""
 
 
-def test_without_readers_and_producers_outside_the_apps_alone_have_roles() -> None:
-    main = deployment()
+def test_azure_is_told_that_each_principal_is_new_and_no_two_roles_share_a_name(
+    resources: Resources,
+) -> None:
+    given = of_type(resources, "Microsoft.Authorization/roleAssignments")
 
-    assert main.modules("people") == main.modules("producersAccess") == []
-    roles = [role for _, role, _ in grants(main.module("journalAccess"))]
-    assert roles == ["Cosmos DB Built-in Data Contributor"] * 2
-    assert app_settings(region_of("east", main))["LOCKSTEP_LEDGERS"] == ""
-
-
-def test_scaling_by_what_waits_takes_the_owners_role_on_the_own_namespace_only() -> None:
-    few, more = (
-        grants(access_of("east", deployment(scaleByBacklog=switch))) for switch in (False, True)
-    )
-
-    (gone,), (new,) = few - more, more - few
-    assert (gone[1], new[1]) == ("Azure Service Bus Data Receiver", "Azure Service Bus Data Owner")
-    assert gone[2] == new[2]
+    assert len({one["name"] for one in given}) == len(given) >= 14
+    for one in given:
+        kind = "Group" if one["properties"]["principalId"] == GROUP else "ServicePrincipal"
+        assert one["properties"]["principalType"] == kind
 
 
-def test_azure_is_told_that_each_principal_is_new_and_no_person_and_no_two_share_a_name() -> None:
-    main = deployment()
-    bodies = [
-        found.body
-        for region in ("east", "west")
-        for found in access_of(region, main).resources()
-        if "oleAssignments" in found.type
-    ]
-
-    assert len({str(body["name"]) for body in bodies}) == len(bodies) == 14
-    types = {body["properties"]["principalType"] for body in bodies}
-    assert types == {"ServicePrincipal"}
-
-
-@pytest.mark.parametrize("region", ["east", "west"])
-def test_no_key_opens_anything_and_nothing_is_below_tls_1_2(region: str) -> None:
-    wanted: dict[str, dict[str, Any]] = {
-        "namespace": {"disableLocalAuth": True, "minimumTlsVersion": "1.2"},
-        "storage": {
+def test_no_key_opens_anything_and_nothing_is_below_tls_1_2(resources: Resources) -> None:
+    wanted = {
+        "Microsoft.ServiceBus/namespaces": {"disableLocalAuth": True, "minimumTlsVersion": "1.2"},
+        "Microsoft.Storage/storageAccounts": {
             "allowSharedKeyAccess": False,
             "allowBlobPublicAccess": False,
             "minimumTlsVersion": "TLS1_2",
             "supportsHttpsTrafficOnly": True,
         },
-        "insights": {"DisableLocalAuth": True},
-        "app": {"httpsOnly": True},
+        "Microsoft.Insights/components": {"DisableLocalAuth": True},
+        "Microsoft.Web/sites": {"httpsOnly": True},
+        # A publishing password is a key, too.
+        "Microsoft.Web/sites/basicPublishingCredentialsPolicies": {"allow": False},
+        "Microsoft.DocumentDB/databaseAccounts": {
+            "disableLocalAuth": True,
+            "disableKeyBasedMetadataWriteAccess": True,
+            "minimalTlsVersion": "Tls12",
+        },
     }
-    for resource, properties in wanted.items():
-        found = region_of(region).resource(resource)["properties"]
-        assert found | properties == found, resource
+    doors = {last(one["name"]) for one in of_type(resources, [*wanted][4])}
+
+    assert doors == {"scm", "ftp"}
+    for kind, properties in wanted.items():
+        for found in of_type(resources, kind):
+            assert found["properties"] | properties == found["properties"], found["name"]
 
 
-def test_neither_door_for_publishing_takes_a_password() -> None:
-    policies = {
-        found.body["name"]: found.body["properties"]
-        for found in region_of("east").resources()
-        if found.type == "Microsoft.Web/sites/basicPublishingCredentialsPolicies"
-    }
+def test_the_app_runs_as_its_identity_and_fetches_its_package_with_it(resources: Resources) -> None:
+    for region in regions_of(resources):
+        app = only(resources, "Microsoft.Web/sites", region)
+        identity = only(resources, "Microsoft.ManagedIdentity/userAssignedIdentities", region)["id"]
+        packages = "Microsoft.Storage/storageAccounts/blobServices/containers"
+        folder = only(resources, packages, region)["name"]
+        storage = app["properties"]["functionAppConfig"]["deployment"]["storage"]
 
-    assert policies == {"scm": {"allow": False}, "ftp": {"allow": False}}
-
-
-def test_the_app_runs_as_its_identity_and_fetches_its_package_with_it() -> None:
-    template = region_of("east")
-    app = template.resource("app")
-    identity = f"{template.resource('identity')['name']}.id"
-    storage = app["properties"]["functionAppConfig"]["deployment"]["storage"]
-
-    assert app["identity"]["userAssignedIdentities"] == {str(Unknown(identity)): {}}
-    assert storage["authentication"] == {
-        "type": "UserAssignedIdentity",
-        "userAssignedIdentityResourceId": Unknown(identity),
-    }
-    assert str(storage["value"]).endswith(str(template.resource("packages")["name"]))
+        assert app["identity"]["userAssignedIdentities"] == {identity: {}}
+        assert storage["authentication"] == {
+            "type": "UserAssignedIdentity",
+            "userAssignedIdentityResourceId": identity,
+        }
+        account, _, name = folder.split("/")
+        assert f"/{account}'" in storage["value"]
+        assert storage["value"].endswith(f"primaryEndpoints.blob, '{name}')]")

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.infra.evaluation import Template
-from tests.infra.parity import EVERYTHING, ROOT, deployment, region_of
+from tests.infra.parity import ROOT, last
+from tests.infra.snapshots import Resources, of_type, only, read_snapshot, regions_of
 
-REGIONS = ("east", "west")
 RUNBOOK = ROOT / "docs" / "runbook.md"
 # Headings of the runbook that are no symptom, so that nothing can tell of them.
 NO_SYMPTOM = {
@@ -22,9 +21,13 @@ NO_SYMPTOM = {
 }
 
 OF_THE_JOURNAL = "A session nears its 20 GB"
-# The journal's record is in the first region's workspace alone.
-LACKING = [set(), {OF_THE_JOURNAL}]
 QUEUES = {"lockstep", "lockstep-out", "lockstep-errors"}
+
+
+@pytest.fixture(params=["default", "everything"])
+def told(request: pytest.FixtureRequest) -> Resources:
+    """What is created where somebody is told."""
+    return read_snapshot(request.param)
 
 
 def runbook_symptoms() -> set[str]:
@@ -34,175 +37,191 @@ def runbook_symptoms() -> set[str]:
     return headings - NO_SYMPTOM
 
 
-def in_queries(watch: Template) -> set[str]:
-    return {str(one["symptom"]) for one in watch.value("symptoms")}
+def queries(resources: Resources, region: str) -> dict[str, str]:
+    """By query, the symptom that it is of."""
+    found = {}
+    for rule in of_type(resources, "Microsoft.Insights/scheduledQueryRules", region):
+        (condition,) = rule["properties"]["criteria"]["allOf"]
+        found[condition["query"]] = rule["properties"]["displayName"].partition(": ")[2]
+    return found
 
 
-def in_counts(watch: Template) -> set[str]:
-    """The symptoms of what the platform counts, asks and says."""
-    alerts = watch.resources("counted", "down", "service", "ill")
-    texts = [str(one.body["properties"]["description"]) for one in alerts]
-    return {symptom for said in texts for symptom in re.findall(r'See "(.+?)"', said)}
-
-
-def untold_symptoms(watch: Template) -> set[str]:
-    """The symptoms of the runbook that have no alert, and the alerts that have no symptom."""
-    return (in_queries(watch) | in_counts(watch)) ^ runbook_symptoms()
-
-
-def counted(watch: Template, metric: str) -> Any:
+def counted(resources: Resources, region: str, metric: str) -> Any:
     """The one rule for a metric, with its condition as `condition`."""
-    alerts = [one.body["properties"] for one in watch.resources("counted")]
-    found = [one | {"condition": one["criteria"]["allOf"][0]} for one in alerts]
-    (only,) = (one for one in found if one["condition"]["metricName"] == metric)
-    return only
+    found = [one["properties"] for one in rules_of(resources, region)]
+    criteria = [one | {"condition": one["criteria"].get("allOf", [{}])[0]} for one in found]
+    (rule,) = (one for one in criteria if one["condition"].get("metricName") == metric)
+    return rule
 
 
-@pytest.fixture(scope="module")
-def main() -> Template:
-    """A deployment with every switch on."""
-    return deployment(**EVERYTHING)
-
-
-@pytest.fixture(scope="module")
-def watches(main: Template) -> list[Template]:
-    return main.modules("watch")
+def rules_of(resources: Resources, region: str) -> Resources:
+    return of_type(resources, "Microsoft.Insights/metricAlerts", region)
 
 
 def test_each_symptom_of_the_runbook_has_an_alert_in_every_region_and_no_alert_has_none(
-    watches: list[Template],
+    told: Resources,
 ) -> None:
-    assert [untold_symptoms(watch) for watch in watches] == LACKING
+    first, *_ = regions_of(told)
+    of_azure = of_type(told, "Microsoft.Insights/activityLogAlerts")
+    for region in regions_of(told):
+        counts = [*rules_of(told, region), *(of_azure if region == first else [])]
+        texts = [one["properties"]["description"] for one in counts]
+        found = {symptom for said in texts for symptom in re.findall(r'See "(.+?)"', said)}
+        # The journal's record, where there is one, is in the first region's workspace alone.
+        records = region == first and told is read_snapshot("everything")
+        lacking = set() if records else {OF_THE_JOURNAL}
+
+        assert (found | {*queries(told, region).values()}) ^ runbook_symptoms() == lacking
 
 
-def test_the_workbook_shows_every_query(watches: list[Template]) -> None:
+def test_the_workbook_shows_every_query(told: Resources) -> None:
     """What the platform counts stands among the metrics of its resource, and needs no chart."""
-    for watch in watches:
-        data = watch.resource("workbook")["properties"]["serializedData"]
-        charts = [one["content"] for one in json.loads(str(data))["items"]]
-        assert {one["title"] for one in charts} == in_queries(watch)
-        assert len(charts) == len(watch.value("symptoms"))
-        assert all(" | render timechart" in one["query"] for one in charts)
+    for region in regions_of(told):
+        (book,) = (
+            one["properties"]
+            for one in of_type(told, "Microsoft.Insights/workbooks")
+            if one["properties"]["displayName"] == f"Lockstep {region}"
+        )
+        charts = [one["content"] for one in json.loads(book["serializedData"])["items"]]
+        asked = queries(told, region)
+        assert [one["title"] for one in charts] == [*asked.values()]
+        for query, chart in zip(asked, charts, strict=True):
+            assert chart["query"].startswith(query)
+            assert chart["query"].endswith(" | render timechart")
 
 
-def test_the_alert_near_20_gb_finds_the_record_that_it_asks_for(main: Template) -> None:
-    record = main.module("journalAccess").resource("record")["properties"]
+def test_the_alert_near_20_gb_finds_the_record_that_it_asks_for() -> None:
+    kind = "Microsoft.Insights/diagnosticSettings"
+    (record,) = (
+        one["properties"]
+        for one in of_type(read_snapshot("everything"), kind)
+        if "databaseAccounts" in one["id"]
+    )
 
     assert "PartitionKeyStatistics" in {one["category"] for one in record["logs"] if one["enabled"]}
     assert record["logAnalyticsDestinationType"] == "Dedicated"  # a table of its own
-    without = deployment(**{**EVERYTHING, "keepRecord": False}).modules("watch")
-    assert [untold_symptoms(watch) for watch in without] == [{OF_THE_JOURNAL}] * len(REGIONS)
+    assert of_type(read_snapshot(), kind) == []
 
 
-@pytest.mark.parametrize(("name", "other"), [("east", "west"), ("west", "east")])
-def test_a_region_is_watched_by_the_other_one(main: Template, name: str, other: str) -> None:
+def test_a_region_is_watched_by_every_other_one(told: Resources) -> None:
     """What tells of it lies elsewhere: the test, its component, the rules and who they mail."""
-    watch, watched = region_of(other, main, "watch"), region_of(name, main)
-    (asked,) = (one.body for one in watch.resources("asked"))
-    (down,) = (one.body["properties"] for one in watch.resources("down"))
-    storage = counted(watch, "Availability")
+    for name in regions_of(told):
+        app = only(told, "Microsoft.Web/sites", name)
+        for other in {*regions_of(told)} - {name}:
+            asked = only(told, "Microsoft.Insights/webtests", name, f"-by-{other}")
+            down = only(told, "Microsoft.Insights/metricAlerts", other, f"-down-{name}")
+            mail = only(told, "Microsoft.Insights/actionGroups", other)
+            insights = only(told, "Microsoft.Insights/components", other)
+            (storage,) = (
+                one["properties"]
+                for one in rules_of(told, other)
+                if last(one["properties"]["scopes"][0]).startswith(f"st{name}")
+            )
 
-    assert asked["properties"]["Request"]["RequestUrl"] == f"{watched.output('appUrl')}/api/health"
-    assert asked["location"] != watched.arguments["location"]
-    assert down["criteria"]["componentId"] == region_of(other, main).output("insightsId")
-    assert 1 < down["criteria"]["failedLocationCount"] < len(asked["properties"]["Locations"])
-    assert storage["scopes"] == [watched.output("storageId")]
-    assert down["actions"] == storage["actions"] == [{"actionGroupId": mail_of(watch)}]
-    assert name not in str(watch.resource("mail")["name"])
+            url = asked["properties"]["Request"]["RequestUrl"]
+            assert f"'{app['id']}'" in url
+            assert "'{0}/api/health'" in url
+            assert asked["location"] == insights["location"] != app["location"]
+            places = asked["properties"]["Locations"]
+            assert down["properties"]["criteria"]["componentId"] == insights["id"]
+            assert down["properties"]["criteria"]["webTestId"] == asked["id"]
+            assert 1 < down["properties"]["criteria"]["failedLocationCount"] < len(places)
+            assert storage["criteria"]["allOf"][0]["metricName"] == "Availability"
+            actions = [{"actionGroupId": mail["id"]}]
+            assert down["properties"]["actions"] == storage["actions"] == actions
 
 
-def mail_of(watch: Template) -> Any:
-    return watch.resources("counted")[0].body["properties"]["actions"][0]["actionGroupId"]
-
-
-def test_each_queue_and_its_dead_letters_are_watched(watches: list[Template]) -> None:
-    for watch in watches:
-        for metric, queues in {
+def test_each_queue_and_its_dead_letters_are_watched(told: Resources) -> None:
+    for region in regions_of(told):
+        for metric, names in {
             "ActiveMessages": QUEUES - {"lockstep-errors"},
             "Size": QUEUES,
             "DeadletteredMessages": QUEUES,
             "IncomingMessages": {"lockstep-errors"},
         }.items():
-            (dimension,) = counted(watch, metric)["condition"]["dimensions"]
-            assert (dimension["name"], {*dimension["values"]}) == ("EntityName", queues)
+            (dimension,) = counted(told, region, metric)["condition"]["dimensions"]
+            assert (dimension["name"], {*dimension["values"]}) == ("EntityName", names)
 
 
-def test_every_new_report_is_told_and_dead_letters_until_they_are_gone(
-    watches: list[Template],
-) -> None:
+def test_every_new_report_is_told_and_dead_letters_until_they_are_gone(told: Resources) -> None:
     """A rule that ends by itself tells once, and reports stay in their queue for two weeks."""
-    for watch in watches:
-        reports, dead = counted(watch, "IncomingMessages"), counted(watch, "DeadletteredMessages")
+    for region in regions_of(told):
+        reports = counted(told, region, "IncomingMessages")
+        dead = counted(told, region, "DeadletteredMessages")
         assert [one["autoMitigate"] for one in (reports, dead)] == [False, False]
         assert reports["evaluationFrequency"] == reports["windowSize"] == "PT5M"
-        assert (reports["condition"]["timeAggregation"], reports["condition"]["threshold"]) == (
-            *("Total", 0),
-        )
+        assert reports["condition"]["timeAggregation"] == "Total"
+        assert reports["condition"]["threshold"] == 0
         # A person may need a while for these.
         assert dead["evaluationFrequency"] == "PT1H"
 
 
-def test_an_app_at_its_limit_is_told_of(main: Template) -> None:
-    for name in REGIONS:
-        config = region_of(name, main).resource("app")["properties"]["functionAppConfig"]
-        most = config["scaleAndConcurrency"]["maximumInstanceCount"]
-        alert = counted(region_of(name, main, "watch"), "InstanceCount")["condition"]
+def test_an_app_at_its_limit_is_told_of(told: Resources) -> None:
+    for region in regions_of(told):
+        app = only(told, "Microsoft.Web/sites", region)["properties"]
+        most = app["functionAppConfig"]["scaleAndConcurrency"]["maximumInstanceCount"]
+        alert = counted(told, region, "InstanceCount")["condition"]
         assert (alert["operator"], alert["threshold"]) == ("GreaterThan", most - 1)
 
 
-def test_the_journal_and_azure_are_told_of_once(main: Template, watches: list[Template]) -> None:
-    account = main.module("journal").output("accountId")
-    scopes = [
-        {str(one.body["properties"]["criteria"]["allOf"][0]["metricName"]) for one in found}
-        for watch in watches
-        if (
-            found := [
-                one
-                for one in watch.resources("counted")
-                if one.body["properties"]["scopes"] == [account]
-            ]
-        )
-    ]
+def test_the_journal_and_azure_are_told_of_by_the_first_region(told: Resources) -> None:
+    account = only(told, "Microsoft.DocumentDB/databaseAccounts")["id"]
+    first, *others = regions_of(told)
+    asked = {
+        region: {
+            one["properties"]["criteria"]["allOf"][0]["metricName"]
+            for one in rules_of(told, region)
+            if one["properties"]["scopes"] == [account]
+        }
+        for region in regions_of(told)
+    }
 
-    assert scopes == [
-        {"TotalRequests", "ServiceAvailability", "RegionFailover", "PartitionWriteGlobalStatus"}
-    ]
-    assert [len(watch.resources("service", "ill")) for watch in watches] == [2, 0]
+    wanted = {"TotalRequests", "ServiceAvailability", "RegionFailover"}
+    assert asked[first] == wanted | {"PartitionWriteGlobalStatus"}
+    assert [asked[other] for other in others] == [set()] * len(others)
+    alerts = of_type(told, "Microsoft.Insights/activityLogAlerts")
+    assert len(alerts) == 2
+    mail = only(told, "Microsoft.Insights/actionGroups", first)["id"]
+    for alert in alerts:
+        actions = alert["properties"]["actions"]
+        assert actions == {"actionGroups": [{"actionGroupId": mail}]}
 
 
-def test_partitions_that_are_written_elsewhere_are_told_of(
-    main: Template, watches: list[Template]
-) -> None:
-    alert = counted(watches[0], "PartitionWriteGlobalStatus")["condition"]
+def test_partitions_that_are_written_elsewhere_are_told_of(told: Resources) -> None:
+    account = only(told, "Microsoft.DocumentDB/databaseAccounts")["id"]
+    first, *_ = regions_of(told)
+    alert = counted(told, first, "PartitionWriteGlobalStatus")["condition"]
     (dimension,) = alert["dimensions"]
 
     # The metric counts partitions, by region: one that is written elsewhere is one too many.
     assert (alert["operator"], alert["threshold"]) == ("GreaterThan", 0)
     assert (dimension["name"], dimension["operator"]) == ("Region", "Exclude")
-    assert dimension["values"] == [main.module("journal").output("writeRegion")]
-    without = deployment(**EVERYTHING, partitionFailover=False).modules("watch")
-    assert "PartitionWriteGlobalStatus" not in str([one.value("counts") for one in without])
+    (written,) = dimension["values"]
+    assert f"'{account}'" in written
+    assert written.endswith(".writeLocations[0].locationName]")
 
 
-def test_alerts_ask_for_metrics_that_exist(watches: list[Template]) -> None:
+def test_alerts_ask_for_metrics_that_exist(told: Resources) -> None:
     named = {*re.findall(r"`([\w.]+)`", (ROOT / "docs/telemetry.md").read_text(encoding="utf-8"))}
-    for watch in watches:
-        queries = [str(one["query"]) for one in watch.value("symptoms")]
-        asked = {query.split('"')[1] for query in queries if query.startswith("AppMetrics")}
+    for region in regions_of(told):
+        asked = {one.split('"')[1] for one in queries(told, region) if one.startswith("AppMetrics")}
 
         assert asked
         assert asked <= named
 
 
-def test_addresses_are_asked_for_and_none_is_a_word(main: Template) -> None:
-    parameters = (ROOT / "infra/main.bicepparam").read_text(encoding="utf-8")
-    receivers = main.modules("watch")[0].resource("mail")["properties"]["emailReceivers"]
-
-    # A variable without a default ends the deployment before it begins, by name.
-    assert "param emails = readEnvironmentVariable('LOCKSTEP_EMAILS')\n" in parameters
-    assert [one["emailAddress"] for one in receivers] == [
-        "somebody@example.com",
-        "another@example.com",
+def test_every_rule_is_on_and_mails_each_address(told: Resources) -> None:
+    receivers = [
+        [one["emailAddress"] for one in mail["properties"]["emailReceivers"]]
+        for mail in of_type(told, "Microsoft.Insights/actionGroups")
     ]
-    assert main.output("LOCKSTEP_ALERTED") == "somebody@example.com,another@example.com"
-    assert deployment(emails="none").output("LOCKSTEP_ALERTED") == ""
+    some = ["somebody@example.com"]
+    all_of_them = some if told is read_snapshot() else [*some, "another@example.com"]
+
+    assert receivers == [all_of_them] * len(regions_of(told))
+    for region in regions_of(told):
+        mail = only(told, "Microsoft.Insights/actionGroups", region)["id"]
+        asking = of_type(told, "Microsoft.Insights/scheduledQueryRules", region)
+        for rule in [*asking, *rules_of(told, region)]:
+            assert rule["properties"]["enabled"] is True
+            assert f"'{mail}'" in str(rule["properties"]["actions"])

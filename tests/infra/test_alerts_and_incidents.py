@@ -27,12 +27,13 @@ from shared.testkit.injected_faults import ProcessKilled
 from tests.business import LEASE_OVER, Outside, business, dying
 from tests.deliveries import delivery_of
 from tests.infra.kql import Row, run
-from tests.infra.parity import EVERYTHING, deployment
+from tests.infra.snapshots import of_type, read_snapshot
 from tests.scenarios.test_when_a_task_hub_is_shared import App
 from tests.world import IMPATIENT, REGIONS, World, message
 
 CONNECTION = "InstrumentationKey=00000000-0000-0000-0000-000000000001"
 MINUTE = 60.0
+QUERIES = "Microsoft.Insights/scheduledQueryRules"
 
 
 class Kept(AzureMonitorMetricExporter):
@@ -179,8 +180,20 @@ class Day:
 
 @cache
 def symptoms() -> Any:
-    """Each query that is asked, with its rule."""
-    return deployment(**EVERYTHING).modules("watch")[0].value("symptoms")
+    """Each query that the first region asks, with its rule."""
+    found = []
+    for rule in of_type(read_snapshot("everything"), QUERIES, REGIONS[0]):
+        (condition,) = rule["properties"]["criteria"]["allOf"]
+        found.append(
+            {
+                "symptom": rule["properties"]["displayName"].partition(": ")[2],
+                "query": condition["query"],
+                "aggregation": condition["timeAggregation"],
+                "threshold": condition["threshold"],
+                "periods": condition["failingPeriods"]["minFailingPeriodsToAlert"],
+            }
+        )
+    return found
 
 
 @pytest.fixture

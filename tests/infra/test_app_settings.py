@@ -1,128 +1,114 @@
 """The settings in Azure are the ones of one machine, and the ones the code reads."""
 
 import re
-from typing import Any
-
-import pytest
 
 from shared.settings import SETTINGS
-from tests.infra.bicep import INFRA
-from tests.infra.evaluation import Unknown
 from tests.infra.parity import (
-    EVERYTHING,
+    IDENTITY_SUFFIXES,
     PLATFORM_SETTINGS,
     ROOT,
-    access_of,
-    app_settings,
-    deployment,
     expected_settings,
-    grants,
-    load,
+    last,
     local_config,
-    region_of,
 )
-
-REGIONS = ("east", "west")
+from tests.infra.snapshots import (
+    Resources,
+    app_settings,
+    load,
+    of_type,
+    only,
+    read_snapshot,
+    regions_of,
+)
 
 # Values that name the same thing in both places; delays and schedules may differ.
 SHARED = (
     *("REGION", "REGIONS", "QUEUE", "OUTPUT_QUEUE", "ERROR_QUEUE"),
     *("DATABASE", "JOURNAL", "LEASES"),
 )
+STORAGE_PROVIDER = "AzureFunctionsJobHost__extensions__durableTask__storageProvider__"
 
 
-@pytest.mark.parametrize("region", REGIONS)
-def test_settings_in_azure_equal_the_settings_of_the_local_hosts(region: str) -> None:
-    found, local = app_settings(region_of(region)), local_config()["Hosts"]["Values"]
+def test_settings_in_azure_equal_the_settings_of_the_local_hosts() -> None:
+    resources, local = read_snapshot(), local_config()["Hosts"]["Values"]
+    for region in regions_of(resources):
+        found = app_settings(resources, region)
 
-    assert found.keys() == expected_settings(local)
-    for name in (f"LOCKSTEP_{one}" for one in SHARED):
-        assert found[name] == local[name].replace("{region}", region)
-    assert all(isinstance(value, str | Unknown) for value in found.values())
-
-
-@pytest.mark.parametrize("region", REGIONS)
-def test_settings_in_azure_are_the_settings_the_code_declares(region: str) -> None:
-    in_azure = app_settings(region_of(region)).keys() - PLATFORM_SETTINGS
-    declared = {setting.name for setting in SETTINGS} | {f"ServiceBus_{name}" for name in REGIONS}
-
-    assert {name.partition("__")[0] for name in in_azure} == declared
+        assert found.keys() == expected_settings(local)
+        for name in (f"LOCKSTEP_{one}" for one in SHARED):
+            assert found[name] == local[name].replace("{region}", region)
 
 
-@pytest.mark.parametrize("region", REGIONS)
-def test_each_app_reaches_both_namespaces_by_their_own_names(region: str) -> None:
-    main = deployment()
-    found = app_settings(region_of(region, main))
+def test_settings_in_azure_are_the_settings_the_code_declares(resources: Resources) -> None:
+    regions = regions_of(resources)
+    declared = {setting.name for setting in SETTINGS} | {f"ServiceBus_{name}" for name in regions}
+    for region in regions:
+        in_azure = app_settings(resources, region)
+        ours = {name for name in in_azure if not name.startswith(STORAGE_PROVIDER)}
+        names = {name.partition("__")[0] for name in ours - PLATFORM_SETTINGS - {"Scheduler"}}
 
-    for name in REGIONS:
-        namespace = region_of(name, main).resource("namespace")["name"]
-        address = f"{namespace}.servicebus.windows.net"
-        assert found[f"ServiceBus_{name}__fullyQualifiedNamespace"] == address
-
-
-@pytest.mark.parametrize("region", REGIONS)
-def test_every_connection_uses_the_identity_of_its_own_region(region: str) -> None:
-    main = deployment()
-    found = app_settings(region_of(region, main))
-    identity = region_of(region, main).resource("identity")["name"]
-
-    clients = {
-        str(value).strip("<>") for name, value in found.items() if name.endswith("__clientId")
-    }
-    credentials = {value for name, value in found.items() if name.endswith("__credential")}
-
-    assert clients == {f"{identity}.properties.clientId"}
-    assert credentials == {"managedidentity"}
+        assert names == declared
+        assert all(isinstance(value, str) for value in in_azure.values())
 
 
-@pytest.mark.parametrize(
-    ("primary", "regions"), [("", "east,west"), ("east", "east,west"), ("west", "west,east")]
-)
-def test_the_primary_comes_first_in_both_regions(primary: str, regions: str) -> None:
-    main = deployment(primary=primary)
+def test_each_app_reaches_every_place_by_its_own_name_with_its_own_identity(
+    resources: Resources,
+) -> None:
+    regions = regions_of(resources)
+    for region in regions:
+        found = app_settings(resources, region)
+        identity = only(resources, "Microsoft.ManagedIdentity/userAssignedIdentities", region)["id"]
+        clients = [value for name, value in found.items() if name.endswith("__clientId")]
+        credentials = {value for name, value in found.items() if name.endswith("__credential")}
 
-    assert [app_settings(region_of(name, main))["LOCKSTEP_REGIONS"] for name in REGIONS] == [
-        regions
-    ] * 2
+        for name in regions:
+            namespace = only(resources, "Microsoft.ServiceBus/namespaces", name)["name"]
+            address = f"{namespace}.servicebus.windows.net"
+            assert found[f"ServiceBus_{name}__fullyQualifiedNamespace"] == address
+        assert len(clients) == len(regions) + 2
+        assert all(f"'{identity}'" in value for value in clients)
+        assert credentials == {"managedidentity"}
+        assert {suffix for one in IDENTITY_SUFFIXES.values() for suffix in one} <= {
+            name.rpartition("__")[2] for name in found
+        }
 
 
-def test_a_primary_that_is_no_region_ends_the_deployment_before_it_creates_anything() -> None:
-    with pytest.raises(IndexError):
-        deployment(primary="north").value("preference")
+def test_the_primary_comes_first_in_every_region(resources: Resources) -> None:
+    orders = {app_settings(resources, name)["LOCKSTEP_REGIONS"] for name in regions_of(resources)}
+
+    wanted = {"default": "east,west", "everything": "east,west,north", "other": "west,east"}
+    (name,) = (one for one in wanted if resources is read_snapshot(one))
+    assert orders == {wanted[name]}
+
+
+def test_the_journal_is_asked_for_where_the_app_is_first(resources: Resources) -> None:
+    account = only(resources, "Microsoft.DocumentDB/databaseAccounts")["properties"]
+    for region in regions_of(resources):
+        app = only(resources, "Microsoft.Web/sites", region)
+        first, *others = app_settings(resources, region)["LOCKSTEP_COSMOS_LOCATIONS"].split(",")
+
+        assert first == app["location"]
+        assert {first, *others} == {one["locationName"] for one in account["locations"]}
+        assert len({first, *others}) == len(others) + 1
 
 
 def test_a_scheduler_takes_the_place_of_the_storage_of_sagas() -> None:
-    main = deployment(durableBackend="scheduler")
-    settings = app_settings(region_of("east", main))
-    name = str(region_of("east", main).resource("scheduler")["name"])
-    prefix = "AzureFunctionsJobHost__extensions__durableTask__storageProvider__"
+    resources = read_snapshot("everything")
+    for region in regions_of(resources):
+        settings = app_settings(resources, region)
+        scheduler = only(resources, "Microsoft.DurableTask/schedulers", region)
+        hub = only(resources, "Microsoft.DurableTask/schedulers/taskHubs", region)
+        connection = settings[settings[f"{STORAGE_PROVIDER}connectionStringName"]]
 
-    assert settings[f"{prefix}type"] == "azureManaged"
-    assert str(settings[str(settings[f"{prefix}connectionStringName"])]).startswith(
-        f"Endpoint=<{name}.properties.endpoint>;Authentication=ManagedIdentity;ClientID="
+        assert settings[f"{STORAGE_PROVIDER}type"] == "azureManaged"
+        assert f"'{scheduler['id']}'" in connection
+        assert connection.startswith("[format('Endpoint={0};Authentication=ManagedIdentity;Client")
+        host = load(ROOT / "host.json")["extensions"]["durableTask"]
+        assert last(hub["name"]) == host["hubName"]
+    assert of_type(read_snapshot(), "Microsoft.DurableTask/schedulers") == []
+    assert not any(
+        one.startswith(STORAGE_PROVIDER) for one in app_settings(read_snapshot(), "east")
     )
-    given = {(role, on) for _, role, on in grants(access_of("east", main))}
-    assert ("Durable Task Data Contributor", name) in given
-    hub = region_of("east", main).resource("taskHub")["name"]
-    assert hub == load(ROOT / "host.json")["extensions"]["durableTask"]["hubName"]
-
-
-@pytest.mark.slow
-def test_one_more_region_is_one_more_entry_of_the_list() -> None:
-    places: list[Any] = [
-        {"name": name, "location": f"{name}-place"} for name in ("east", "west", "north")
-    ]
-    main = deployment(**{**EVERYTHING, "regions": places})
-
-    for name in ("region", "access", "watch", "network", "endpoints", "producersAccess"):
-        assert len(main.modules(name)) == 3
-    for name in ("east", "west", "north"):
-        settings = app_settings(region_of(name, main))
-        assert settings["LOCKSTEP_REGIONS"] == "east,west,north"
-        assert "ServiceBus_north__fullyQualifiedNamespace" in settings
-        assert str(settings["LOCKSTEP_COSMOS_LOCATIONS"]).startswith(f"{name}-place,")
-        senders = {on for _, role, on in grants(access_of(name, main)) if role.endswith("Sender")}
-        assert {on.split("-")[1] for on in senders} == {"east", "west", "north"}
 
 
 def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
@@ -130,11 +116,15 @@ def test_every_setting_a_trigger_names_is_set_in_azure() -> None:
     named = {name for source in sources for name in re.findall(r"%(\w+)%", source)}
 
     assert named
-    assert named <= app_settings(region_of("east")).keys()
+    assert named <= app_settings(read_snapshot(), "east").keys()
 
 
-def test_no_app_setting_is_declared_beside_the_one_list() -> None:
-    source = (INFRA / "region.bicep").read_text(encoding="utf-8")
-
-    assert source.count("'appsettings'") == 1
-    assert "appSettings" not in source
+def test_no_app_setting_is_declared_beside_the_one_list(resources: Resources) -> None:
+    for app in of_type(resources, "Microsoft.Web/sites"):
+        assert "appSettings" not in app["properties"]["siteConfig"]
+    lists = [
+        one
+        for one in of_type(resources, "Microsoft.Web/sites/config")
+        if last(one["name"]) == "appsettings"
+    ]
+    assert len(lists) == len(regions_of(resources))

@@ -18,8 +18,8 @@ from werkzeug import Request, Response
 
 from local.testing.patience import run_patiently
 from proof.testbed.serving import serving
-from tests.infra.bicep import INFRA, Kind, read, text
-from tests.infra.parity import KNOWN_ROLES, ROOT, access_of, deployment, grants, local_config
+from tests.infra.parity import KNOWN_ROLES, ROOT, grants, local_config
+from tests.infra.snapshots import INFRA, app_settings, read_outputs, read_snapshot
 
 BLOB_OWNER = str(runpy.run_path(str(INFRA / "hooks.py"))["BLOB_OWNER"])
 AZURE_YAML = yaml.safe_load((ROOT / "azure.yaml").read_text(encoding="utf-8"))
@@ -123,7 +123,8 @@ def test_each_region_has_its_hooks_and_the_one_that_does_the_work_comes_last() -
     waited_for = [AZURE_YAML["services"][region].get("uses", []) for region in order]
 
     assert list(AZURE_YAML["services"]) == order
-    assert deployment().value("leader") == order[-1]
+    names = app_settings(read_snapshot(), "west")["LOCKSTEP_REGIONS"].split(",")
+    assert names[0] == order[-1]
     assert waited_for == [[], *([region] for region in order[:-1])]
     for region in REGIONS:
         assert AZURE_YAML["services"][region]["hooks"] == {
@@ -135,10 +136,10 @@ def test_each_region_has_its_hooks_and_the_one_that_does_the_work_comes_last() -
 
 
 def test_provisioning_takes_one_region_after_the_other() -> None:
-    at_once = read("main.bicep").of(Kind.MODULE)["region"].decorators["batchSize"]
+    """No snapshot says so."""
+    source = (INFRA / "main.bicep").read_text(encoding="utf-8")
 
-    assert at_once is not None
-    assert text(at_once) == "1"
+    assert "\n@batchSize(1)\nmodule region " in source
 
 
 def test_the_lines_for_a_third_region_are_those_of_the_others() -> None:
@@ -190,7 +191,7 @@ def test_a_package_is_made_by_the_checkouts_python_and_without_one_nothing_is_pu
 
 
 def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:
-    given = {role for _, role, _ in grants(access_of("east"))}
+    given = {role for role, _ in grants(read_snapshot())["east"]}
 
     assert KNOWN_ROLES[BLOB_OWNER] == "Storage Blob Data Owner"
     assert KNOWN_ROLES[BLOB_OWNER] in given
@@ -198,14 +199,20 @@ def test_the_role_that_is_waited_for_is_the_one_that_is_given() -> None:
 
 def test_main_says_what_the_hooks_read() -> None:
     source = (INFRA / "hooks.py").read_text(encoding="utf-8")
-    main = deployment()
-    apps = main.output("LOCKSTEP_APPS")
+    outputs = read_outputs()
+    apps = str(outputs["LOCKSTEP_APPS"]).split("createObject(")[1:]
     read_of_an_app = set(re.findall(r"app\[['\"](\w+)['\"]\]", source))
 
     assert read_of_an_app
-    for app in apps:
-        assert read_of_an_app <= app.keys()
-    assert main.bicep.of(Kind.OUTPUT).keys() >= SPARED.keys() - {"AZURE_ENV_NAME"}
+    assert len(apps) == len(REGIONS)
+    for app, region in zip(apps, REGIONS, strict=True):
+        assert {*re.findall(r"'(\w+)', ", app)} >= read_of_an_app
+        assert app.startswith(f"'name', '{region}', 'app', 'func-lockstep-{region}-")
+    assert outputs.keys() >= SPARED.keys() - {"AZURE_ENV_NAME"}
+    assert outputs["AZURE_RESOURCE_GROUP"] == "rg-trial"
+    (journal,) = (one for one in read_snapshot() if one["type"].endswith("/locks"))
+    assert outputs["LOCKSTEP_LOCK"] == journal["id"]
+    assert outputs["LOCKSTEP_JOURNAL_GROUP"] in journal["id"]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_whoever_deploys_without_an_address_is_told_loudly(
 
     assert status == 0
     assert ("!!! NOBODY IS TOLD OF ANYTHING" in words) == (not alerted)
-    assert "LOCKSTEP_ALERTED" in deployment().bicep.of(Kind.OUTPUT)
+    assert "LOCKSTEP_ALERTED" in read_outputs()
 
 
 NEVER_HEARD = {"missing": 0, "heardSecondsAgo": None}

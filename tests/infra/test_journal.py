@@ -1,104 +1,81 @@
 """The journal in Azure: one write region, strong, three regions, the containers of one machine."""
 
-from typing import Any
-
-import pytest
-
-from tests.infra.bicep import Kind, text
-from tests.infra.evaluation import Template
-from tests.infra.parity import azure_containers, deployment, local_config, local_containers
+from tests.infra.parity import azure_containers, last, local_config, local_containers
+from tests.infra.snapshots import Resource, Resources, of_type, only, read_snapshot, regions_of
 
 
-def journal() -> Template:
-    return deployment().module("journal")
+def account_of(resources: Resources) -> Resource:
+    return only(resources, "Microsoft.DocumentDB/databaseAccounts")
 
 
-def account() -> Any:
-    return journal().resource("account")["properties"]
-
-
-def test_containers_in_azure_equal_the_local_containers() -> None:
-    assert azure_containers(journal()) == local_containers(local_config())
-
-
-@pytest.mark.parametrize("switch", [{"producers": ["2222"]}, {"ledgersName": "ledgers"}])
-def test_ledgers_of_producers_outside_lie_in_a_container_like_the_journal(
-    switch: dict[str, Any],
+def test_containers_in_azure_equal_the_local_containers_and_ledgers_lie_in_one_like_the_journal(
+    resources: Resources,
 ) -> None:
     local = local_containers(local_config())
+    ledgers = {} if resources is read_snapshot() else {"ledgers": local["journal"]}
 
-    declared = azure_containers(deployment(**switch).module("journal"))
-
-    assert declared == local | {"ledgers": local["journal"]}
-
-
-def test_what_nobody_uses_of_a_container_is_scaled_away() -> None:
-    containers = "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
-    options = [
-        one.body["properties"]["options"] for one in journal().resources() if one.type == containers
-    ]
-
-    assert [one["autoscaleSettings"]["maxThroughput"] for one in options] == [4_000, 1_000]
+    assert azure_containers(resources) == local | ledgers
 
 
-def test_the_account_is_strong_with_a_single_write_region_that_fails_over() -> None:
-    found = account()
+def test_what_nobody_uses_of_a_container_is_scaled_away(resources: Resources) -> None:
+    kind = "Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers"
+    most = {
+        last(one["name"]): one["properties"]["options"]["autoscaleSettings"]["maxThroughput"]
+        for one in of_type(resources, kind)
+    }
+
+    assert most.pop("leases") == 1_000
+    assert {*most.values()} == {4_000}
+
+
+def test_the_account_is_strong_with_a_single_write_region_that_fails_over(
+    resources: Resources,
+) -> None:
+    found = account_of(resources)["properties"]
+    moves = resources is not read_snapshot("other")
 
     assert found["consistencyPolicy"] == {"defaultConsistencyLevel": "Strong"}
     assert found["enableMultipleWriteLocations"] is False
     assert found["enableAutomaticFailover"] is True
-
-
-@pytest.mark.parametrize(
-    ("switch", "capabilities"),
-    [
-        ({}, [{"name": "EnablePerPartitionAutomaticFailover"}]),
-        ({"partitionFailover": False}, []),
-    ],
-)
-def test_partitions_of_the_journal_move_their_writes_by_themselves_unless_switched_off(
-    switch: dict[str, Any], capabilities: list[Any]
-) -> None:
-    found = deployment(**switch).module("journal").resource("account")["properties"]
-
+    # Each partition by itself, unless that is switched off.
+    capabilities = [{"name": "EnablePerPartitionAutomaticFailover"}] if moves else []
     assert found["capabilities"] == capabilities
-    # What it needs of an account.
-    assert found["consistencyPolicy"] == {"defaultConsistencyLevel": "Strong"}
-    assert found["enableMultipleWriteLocations"] is False
-    assert found["backupPolicy"]["type"] == "Continuous"
-    assert len(found["locations"]) > 1
 
 
-def test_the_account_takes_no_key_and_nothing_below_tls_1_2() -> None:
-    found = account()
-
-    assert found["disableLocalAuth"] is True
-    assert found["disableKeyBasedMetadataWriteAccess"] is True
-    assert found["minimalTlsVersion"] == "Tls12"
-
-
-def test_the_account_lives_in_three_different_regions_in_the_order_given() -> None:
-    locations = account()["locations"]
-
-    assert [place["failoverPriority"] for place in locations] == [0, 1, 2]
-    assert len({place["locationName"] for place in locations}) == 3
-
-
-def test_every_region_that_processes_holds_the_journal() -> None:
-    regions: list[Any] = [{"name": name, "location": name} for name in ("eastus2", "elsewhere")]
-
-    locations = deployment(regions=regions).module("journal").value("locations")
-
-    assert locations == ["eastus2", "westus3", "centralus", "elsewhere"]
-
-
-@pytest.mark.parametrize(
-    ("template", "name"), [(deployment(), "journalLocations"), (journal(), "locations")]
-)
-def test_fewer_than_three_regions_are_refused_by_the_parameter(
-    template: Template, name: str
+def test_the_account_lives_in_three_regions_in_order_and_in_all_that_process(
+    resources: Resources,
 ) -> None:
-    least = template.bicep.of(Kind.PARAMETER)[name].decorators["minLength"]
+    locations = account_of(resources)["properties"]["locations"]
+    names = [place["locationName"] for place in locations]
 
-    assert least
-    assert text(least) == "3"
+    assert [place["failoverPriority"] for place in locations] == [*range(len(names))]
+    assert len({*names}) == len(names) >= 3
+    apps = [only(resources, "Microsoft.Web/sites", name) for name in regions_of(resources)]
+    assert {app["location"] for app in apps} <= {*names}
+
+
+def test_the_journal_is_backed_up_all_the_time_and_locked_unless_that_is_switched_off(
+    resources: Resources,
+) -> None:
+    locks = of_type(resources, "Microsoft.Authorization/locks")
+
+    assert account_of(resources)["properties"]["backupPolicy"] == {
+        "type": "Continuous",
+        "continuousModeProperties": {"tier": "Continuous7Days"},
+    }
+    assert bool(locks) == (resources is not read_snapshot("other"))
+    for lock in locks:
+        assert lock["properties"]["level"] == "CanNotDelete"
+        assert lock["id"].startswith(f"{account_of(resources)['id']}/providers/")
+
+
+def test_the_journal_is_in_a_group_that_holds_nothing_else(resources: Resources) -> None:
+    in_group = {one["type"].split("/")[0] for one in resources if "rg-trial-journal/" in one["id"]}
+    kinds = {one["type"] for one in resources if "rg-trial-journal/" in one["id"]}
+
+    assert "Microsoft.DocumentDB" in in_group
+    assert {kind for kind in kinds if not kind.startswith("Microsoft.DocumentDB/")} <= {
+        "Microsoft.Authorization/locks",
+        "Microsoft.Consumption/budgets",
+        "Microsoft.Insights/diagnosticSettings",
+    }

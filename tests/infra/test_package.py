@@ -9,7 +9,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cli.folders import MACHINES
-from tests.infra.parity import ROOT, region_of
+from tests.infra.parity import ROOT
+from tests.infra.snapshots import only, read_snapshot, regions_of
 
 SHIPPED_FILES = ["LICENSE", "function_app.py", "host.json", "lockstep.py", "requirements.txt"]
 SHIPPED_FOLDERS = ["functions", "shared"]
@@ -88,7 +89,7 @@ def test_what_git_does_not_track_stays_at_home_and_what_tools_need_is_tracked() 
 
 
 def test_a_prebuilt_package_is_for_the_python_that_the_apps_run() -> None:
-    app = region_of("east").resource("app")
+    app = only(read_snapshot(), "Microsoft.Web/sites", "east")
 
     runtime = app["properties"]["functionAppConfig"]["runtime"]
 
@@ -102,10 +103,7 @@ def test_azd_publishes_to_the_app_of_each_region() -> None:
     assert {
         name: (service["project"], service["dist"], service["remoteBuild"])
         for name, service in services.items()
-    } == {
-        region_of(name).resource("app")["tags"]["azd-service-name"]: (".", f"dist/{name}", False)
-        for name in ("east", "west")
-    }
+    } == {name: (".", f"dist/{name}", False) for name in regions_of(read_snapshot())}
 
 
 def test_the_library_that_finds_the_functions_is_deployed_with_the_app() -> None:

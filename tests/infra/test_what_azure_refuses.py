@@ -12,11 +12,11 @@ The commands are read from the page, and what provisioning asks for from the tem
 import json
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
-from tests.infra.parity import ROOT, deployment
+from tests.infra.parity import ROOT
+from tests.infra.snapshots import only, read_snapshot
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 
@@ -34,12 +34,13 @@ class Account:
     rest: str
 
 
-def read_template(**parameters: Any) -> Account:
-    body = deployment(**parameters).module("journal").resource("account")
+def read_account(name: str) -> Account:
+    """The account that a snapshot asks for."""
+    body = only(read_snapshot(name), "Microsoft.DocumentDB/databaseAccounts")
     properties = dict(body["properties"])
     locations = sorted(properties.pop("locations"), key=lambda one: one["failoverPriority"])
     zones = {one["locationName"]: one["isZoneRedundant"] for one in locations}
-    return Account(body["location"], zones, json.dumps(properties, default=str))
+    return Account(body["location"], zones, json.dumps(properties))
 
 
 def update(before: Account, asked: Account) -> Account:
@@ -72,62 +73,60 @@ def move(before: Account, order: list[str]) -> Account:
 
 def test_the_primary_is_changed_by_the_commands_of_the_page() -> None:
     (order,) = find_commands("Changing the primary").values()
-    before = read_template()
+    before = read_account("default")
 
     moved = move(before, order)
 
     assert moved.zones.keys() == before.zones.keys()
     assert list(moved.zones) != list(before.zones)
-    asked = read_template(journalLocations=order, primary="west")
-    assert update(moved, asked) == asked
+    # Provisioning with the list in that order asks for the same, and for no other home.
+    assert moved.zones == read_account("other").zones
+    assert order == list(read_account("other").zones)
+    assert update(moved, replace(before, zones=read_account("other").zones)) == moved
 
 
 def test_a_third_region_is_added_by_the_commands_of_the_page() -> None:
     (order,) = find_commands("A third region").values()
-    before = read_template()
-    (name, location) = re.findall(r"\{ name: '(\w+)', location: '(\w+)' \}", PAGE)[0]
-    further = {"name": name, "location": location}
-    asked: dict[str, Any] = {"regions": [*deployment().value("regions"), further]}
+    before, third = read_account("default"), read_account("everything")
+    (place,) = set(third.zones) - set(before.zones)
+    (named,) = re.findall(r"\{ name: '\w+', location: '(\w+)' \}", PAGE)[:1]
 
     # Together with another change it would be refused.
+    wanted = replace(before, zones=dict.fromkeys(third.zones, False), rest="with another tier")
     with pytest.raises(Refused, match="together with other properties"):
-        update(before, read_template(**asked, backupTier="Continuous30Days"))
+        update(before, wanted)
     moved = move(before, order)
-    assert list(moved.zones) == list(read_template(**asked).zones)
-    wanted = read_template(**asked, backupTier="Continuous30Days")
+    assert (place, list(moved.zones)) == (named, list(third.zones))
     assert update(moved, wanted) == wanted
 
 
 def test_a_journal_is_restored_by_the_commands_of_the_page() -> None:
     order = find_commands("Restoring the journal")["update"]
     restored = Account("eastus2", {"eastus2": False}, "as a restore leaves it")
-    asked: dict[str, Any] = {
-        "location": "westeurope",
-        "journalAccount": "restored",
-        "journalAccountLocation": "eastus2",
-    }
+    # Its resource group is in westeurope, and Azure made the account in eastus2.
+    asked = read_account("other")
 
     with pytest.raises(Refused, match="together with other properties"):
-        update(restored, read_template(**asked))
+        update(restored, asked)
     with pytest.raises(Refused, match="cannot be created in westeurope"):
-        update(move(restored, order), read_template(location="westeurope"))
-    wanted = read_template(**asked)
-    assert update(move(restored, order), wanted) == wanted
-    journal = deployment(**asked).module("journal")
-    assert journal.resource("account")["name"] == "restored"
+        update(move(restored, order), replace(asked, home="westeurope"))
+    assert update(move(restored, order), asked) == asked
+    journal = only(read_snapshot("other"), "Microsoft.DocumentDB/databaseAccounts")
+    assert journal["name"] == "restored"
 
 
 def test_no_order_of_locations_moves_the_account_itself() -> None:
-    homes = {
-        read_template(journalLocations=order).home
-        for order in (["eastus2", "westus3", "centralus"], ["westus3", "centralus", "eastus2"])
-    }
+    group = only(read_snapshot(), "Microsoft.Resources/resourceGroups", name="trial")
+    homes = {name: read_account(name).home for name in ("default", "other")}
 
-    assert homes == {deployment().value("location")}
+    assert homes == {"default": group["location"], "other": "eastus2"}
+    assert next(iter(read_account("other").zones)) != "eastus2"
 
 
 def test_zones_are_chosen_before_the_first_deployment() -> None:
+    before = read_account("default")
     with pytest.raises(Refused, match="for good"):
-        update(read_template(), read_template(zoneRedundant=True))
+        update(before, replace(before, zones=dict.fromkeys(before.zones, True)))
+    assert {*read_account("everything").zones.values()} == {True}
     (later,) = re.findall(r"switched on at any time(.*?)^Without", PAGE, re.MULTILINE | re.DOTALL)
     assert "`zoneRedundant`" not in later

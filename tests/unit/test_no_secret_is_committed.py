@@ -15,7 +15,7 @@ from tests.sizes import IS_PROOF
 KNOWN = {
     "emulator/local/cosmos/server.py": 1,
     "emulator/local/functions_host/config/settings.py": 1,
-    "tests/infra/rules.py": 1,
+    "tests/infra/test_bicep_files.py": 1,
     "tests/unit/shared/test_settings.py": 1,
     "emulator/tests/wire/strangers/celery_worker.py": 1,
 }
