@@ -15,7 +15,12 @@ INFRA = Path(__file__).parents[2] / "infra"
 FOLDER = INFRA / "snapshots"
 
 type Resource = dict[str, Any]
-type Resources = list[Resource]
+
+
+class Resources(list[Resource]):
+    """What a snapshot creates, by each resource's final id, type, name and properties."""
+
+    name = ""
 
 
 def load(path: Path) -> Any:
@@ -23,22 +28,18 @@ def load(path: Path) -> Any:
 
 
 @cache
-def _read(name: str) -> Any:
-    return load(FOLDER / f"{name}.snapshot.json")
-
-
 def read_snapshot(name: str = "default") -> Resources:
-    """The resources of a snapshot, each with its final id, type, name and properties."""
-    found: Resources = _read(name)["predictedResources"]
+    found = Resources(load(FOLDER / f"{name}.snapshot.json")["predictedResources"])
+    found.name = name
     return found
 
 
 def read_outputs(name: str = "default") -> dict[str, Any]:
     """What azd is told after the deployment of a snapshot."""
-    return dict(_read(name)["outputs"])
+    return dict(load(FOLDER / f"{name}.snapshot.json")["outputs"])
 
 
-def of_type(resources: Resources, kind: str, region: str = "") -> Resources:
+def of_type(resources: Resources, kind: str, region: str = "") -> list[Resource]:
     """The resources of one type, such as `Microsoft.Web/sites`, of one region or of all."""
     mine = re.compile(rf"[-/](?:lockstep-|st|network-){region}(?![a-z]*\.)")
     found = [one for one in resources if one["type"].lower() == kind.lower()]

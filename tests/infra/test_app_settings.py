@@ -77,8 +77,7 @@ def test_the_primary_comes_first_in_every_region(resources: Resources) -> None:
     orders = {app_settings(resources, name)["LOCKSTEP_REGIONS"] for name in regions_of(resources)}
 
     wanted = {"default": "east,west", "everything": "east,west,north", "other": "west,east"}
-    (name,) = (one for one in wanted if resources is read_snapshot(one))
-    assert orders == {wanted[name]}
+    assert orders == {wanted[resources.name]}
 
 
 def test_the_journal_is_asked_for_where_the_app_is_first(resources: Resources) -> None:
@@ -109,6 +108,18 @@ def test_a_scheduler_takes_the_place_of_the_storage_of_sagas() -> None:
     assert not any(
         one.startswith(STORAGE_PROVIDER) for one in app_settings(read_snapshot(), "east")
     )
+
+
+def test_spans_are_sampled_on_either_side_and_a_workspace_has_a_cap(resources: Resources) -> None:
+    for region in regions_of(resources):
+        settings = app_settings(resources, region)
+        workspace = only(resources, "Microsoft.OperationalInsights/workspaces", region)
+        most = workspace["properties"]["workspaceCapping"]["dailyQuotaGb"]
+
+        # The host's exporter knows no sampler but Microsoft's, and the app has one of its own.
+        assert settings["OTEL_TRACES_SAMPLER"] == "microsoft.fixed_percentage"
+        assert settings["OTEL_TRACES_SAMPLER_ARG"] == settings["LOCKSTEP_SPAN_RATIO"] == "0.05"
+        assert most == (-1 if resources.name == "other" else 5)
 
 
 def test_every_setting_a_trigger_names_is_set_in_azure() -> None:

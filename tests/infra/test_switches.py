@@ -21,7 +21,7 @@ EVERYTHING, DEFAULT, OTHER = map(read_snapshot, ("everything", "default", "other
 
 
 def test_zones_are_a_switch_for_all_that_has_them(resources: Resources) -> None:
-    switch = resources is EVERYTHING
+    switch = resources.name == "everything"
     account = only(resources, "Microsoft.DocumentDB/databaseAccounts")["properties"]
 
     assert {place["isZoneRedundant"] for place in account["locations"]} == {switch}
@@ -30,7 +30,7 @@ def test_zones_are_a_switch_for_all_that_has_them(resources: Resources) -> None:
 
 
 def test_each_region_has_a_storage_account_of_its_own_over_zones(resources: Resources) -> None:
-    sku = "Standard_LRS" if resources is OTHER else "Standard_ZRS"
+    sku = "Standard_LRS" if resources.name == "other" else "Standard_ZRS"
     for region in regions_of(resources):
         account = only(resources, "Microsoft.Storage/storageAccounts", region)
         settings = app_settings(resources, region)
@@ -102,7 +102,7 @@ ZONES = {
 def test_queues_journal_and_storage_are_open_to_networks_unless_there_is_a_private_one(
     resources: Resources,
 ) -> None:
-    state = "Disabled" if resources is EVERYTHING else "Enabled"
+    state = "Disabled" if resources.name == "everything" else "Enabled"
     kinds = ("DocumentDB/databaseAccounts", "ServiceBus/namespaces", "Storage/storageAccounts")
     found = [one for kind in kinds for one in of_type(resources, f"Microsoft.{kind}")]
 
@@ -147,7 +147,7 @@ def test_in_a_private_network_every_part_has_an_endpoint_that_is_found_in_its_zo
 
 def test_where_the_app_takes_tokens_the_platform_checks_them_first(resources: Resources) -> None:
     client = "33333333-3333-3333-3333-333333333333"
-    way = {id(DEFAULT): "keys", id(EVERYTHING): "entra", id(OTHER): "both"}[id(resources)]
+    way = {"default": "keys", "everything": "entra", "other": "both"}[resources.name]
     for region in regions_of(resources):
         assert app_settings(resources, region)["LOCKSTEP_AUTHENTICATION"] == way
         configs = of_type(resources, "Microsoft.Web/sites/config", region)
