@@ -39,7 +39,7 @@ var roleIds = {
   // Durable Task Data Contributor: run sagas in the task hub of a Durable Task Scheduler, where there is one.
   taskHubContributor: '0ad04412-c4d5-4796-b79c-f76d14c8d402'
 }
-var receiving = scaleByBacklog ? roleIds.serviceBusOwner : (roleIds.serviceBusReceiver)
+var receiving = scaleByBacklog ? roleIds.serviceBusOwner : roleIds.serviceBusReceiver
 
 resource own 'Microsoft.ServiceBus/namespaces@2026-01-01' existing = {
   name: ownNamespace

@@ -161,14 +161,14 @@ param budgetFrom string = ''
 
 var tags = { 'azd-env-name': environmentName }
 var token = uniqueString(subscription().id, environmentName)
-var names = map(regions, place => (place.name))
+var names = map(regions, place => place.name)
 var leader = empty(primary) ? names[0] : contains(names, primary) ? primary : fail('primary is no region: ${primary}')
 var preference = union([leader], names)
 var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
 // Tokens for no application would be nobody's.
 var application = authentication == 'keys' ? '' : empty(clientId) ? fail('clientId is needed for tokens') : clientId
 // What is no address, such as the word none, is nobody's.
-var addresses = filter(map(split(emails, ','), one => (trim(one))), one => (contains(one, '@')))
+var addresses = filter(map(split(emails, ','), one => trim(one)), one => contains(one, '@'))
 var accountName = empty(journalAccount) ? 'lockstep-journal-${token}' : journalAccount
 var accountId = resourceId(
   subscription().subscriptionId,
@@ -176,7 +176,7 @@ var accountId = resourceId(
   'Microsoft.DocumentDB/databaseAccounts',
   accountName
 )
-var everyLocation = union(journalLocations, map(regions, place => (place.location)))
+var everyLocation = union(journalLocations, map(regions, place => place.location))
 
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
@@ -255,7 +255,7 @@ module region 'region.bicep' = [
       zoneRedundant: zoneRedundant
       storageSku: storageSku
       hasRecord: keepRecord
-      subnetId: privateNetwork ? (network[index].outputs.appSubnetId) : ''
+      subnetId: privateNetwork ? network[index].outputs.appSubnetId : ''
       tags: tags
     }
   }
@@ -289,7 +289,7 @@ module access 'access.bicep' = [
       #disable-next-line what-if-short-circuiting
       principalId: region[index].outputs.principalId
       ownNamespace: namesOf(place.name, token).namespace
-      peerNamespaces: map(filter(names, name => (place.name != name)), name => namesOf(name, token).namespace)
+      peerNamespaces: map(filter(names, name => place.name != name), name => namesOf(name, token).namespace)
       storageName: namesOf(place.name, token).storage
       insightsName: namesOf(place.name, token).insights
       schedulerName: durableBackend == 'scheduler' ? namesOf(place.name, token).scheduler : ''
@@ -407,7 +407,7 @@ output LOCKSTEP_JOURNAL_GROUP string = journalGroup.name
 output LOCKSTEP_LOCK string = journal.outputs.lockId
 
 @description('The one address of all regions; empty without Front Door.')
-output LOCKSTEP_URL string = frontDoor ? (front!.outputs.url) : ''
+output LOCKSTEP_URL string = frontDoor ? front!.outputs.url : ''
 
 @description('Who is told when something is wrong, comma separated; empty: nobody.')
 output LOCKSTEP_ALERTED string = join(addresses, ',')

@@ -136,7 +136,7 @@ var connections = union(
     name => '${namesOf(name, token).namespace}.${serviceBusDomain}'
   ),
   toObject(regions, name => 'ServiceBus_${name}__credential', name => 'managedidentity'),
-  toObject(regions, name => 'ServiceBus_${name}__clientId', name => (identity.properties.clientId))
+  toObject(regions, name => 'ServiceBus_${name}__clientId', name => identity.properties.clientId)
 )
 
 var warm = [
@@ -379,7 +379,7 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
       scaleAndConcurrency: {
         instanceMemoryMB: 2048
         maximumInstanceCount: instancesMax
-        alwaysReady: filter(warm, group => ((group.instanceCount) > 0))
+        alwaysReady: filter(warm, group => group.instanceCount > 0)
         // A Python app gets one call of HTTP at a time on an instance unless told otherwise. Calls wait
         // for the journal most of their time, and watchers for a change.
         triggers: { http: { perInstanceConcurrency: 64 } }

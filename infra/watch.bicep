@@ -48,7 +48,7 @@ param writeRegion string = ''
 param tags { *: string } = {}
 
 var page = 'docs/runbook.md'
-var peers = filter(apps, one => (one.name != region))
+var peers = filter(apps, one => one.name != region)
 
 // Each query gives rows with a TimeGenerated and a Value; what it says of ten minutes is held against the threshold, and
 // `periods` is how many times in a row, five minutes apart, before somebody is told.
@@ -384,7 +384,7 @@ resource counted 'Microsoft.Insights/metricAlerts@2026-01-01' = [
       scopes: [one.scope]
       evaluationFrequency: one.window == 'PT1H' ? 'PT1H' : 'PT5M'
       windowSize: one.window
-      autoMitigate: !(one.isRepeated)
+      autoMitigate: !one.isRepeated
       criteria: {
         'odata.type': 'Microsoft.Azure.Monitor.SingleResourceMultipleMetricCriteria'
         allOf: [
@@ -475,7 +475,7 @@ resource service 'Microsoft.Insights/activityLogAlerts@2026-01-01' = if (!empty(
   properties: {
     description: 'See "A region is down" in ${page}: Microsoft tells of an incident.'
     enabled: true
-    scopes: [(subscription().id)]
+    scopes: [subscription().id]
     condition: {
       allOf: [
         { field: 'category', equals: 'ServiceHealth' }
@@ -501,7 +501,7 @@ resource ill 'Microsoft.Insights/activityLogAlerts@2026-01-01' = if (!empty(jour
   properties: {
     description: 'See "A region is down" in ${page}: Microsoft tells that a resource cannot be reached.'
     enabled: true
-    scopes: [(resourceGroup().id)]
+    scopes: [resourceGroup().id]
     condition: {
       allOf: [
         { field: 'category', equals: 'ResourceHealth' }
