@@ -35,6 +35,18 @@ REFUSED = {
     "param primary = 'north'": "primary is no region: north",
     "param authentication = 'entra'": "clientId is needed for tokens",
 }
+# A file that breaks the rules of the linter.
+BROKEN = """param name string
+param tags object
+resource bus 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
+  name: name
+  location: 'eastus2'
+  tags: tags
+  properties: { disableLocalAuht: true }
+}
+output key string = listKeys(bus.id, '2026-01-01').primaryKey
+output url string = 'https://management.azure.com'
+"""
 REQUIRED = "param environmentName = 'trial'\nparam location = 'eastus2'\nparam emails = 'none'"
 # What azd sets where nobody has named an address.
 AZD = {"AZURE_ENV_NAME": "trial", "AZURE_LOCATION": "eastus2", "LOCKSTEP_EMAILS": ""}
@@ -49,6 +61,8 @@ class Compiled:
     snapshots: dict[str, Any]
     # By the line that is refused, what is said of it.
     refused: dict[str, str]
+    # The codes of what is said of a file that is broken.
+    broken: set[str]
     # What azd shows where nobody has named an address.
     unaddressed: str
 
@@ -93,12 +107,16 @@ def ask(questions: Sequence[tuple[str, Path]]) -> list[Any]:
 def compile_everything() -> Compiled:
     with TemporaryDirectory() as folder:
         main = os.path.relpath(INFRA / "main.bicep", folder)
+        broken = Path(folder) / "broken.bicep"
+        broken.write_text(BROKEN, encoding="utf-8")
+        shutil.copy(INFRA / "bicepconfig.json", folder)
         wrong = [Path(folder) / f"{number}.bicepparam" for number in range(len(REFUSED))]
         for path, line in zip(wrong, REFUSED, strict=True):
             path.write_text(f"using '{main}'\n{REQUIRED}\n{line}\n".replace(os.sep, "/"), "utf-8")
-        compiled, unaddressed, *others = ask(
+        compiled, linted, unaddressed, *others = ask(
             [
                 ("compile", INFRA / "main.bicep"),
+                ("compile", broken),
                 ("compileParams", INFRA / "main.bicepparam"),
                 *(("format", path) for path in FILES),
                 *(("getSnapshot", path) for path in (*PARAMETERS, *wrong)),
@@ -117,7 +135,8 @@ def compile_everything() -> Compiled:
         snapshots[path.stem] = json.loads(found["snapshot"])
         said += [f"{path.name}: {one}" for one in snapshots[path.stem].pop("diagnostics")]
     refused = dict(zip(REFUSED, map(str, others[-len(REFUSED) :]), strict=True))
-    return Compiled(said, snapshots, refused, json.dumps(unaddressed["diagnostics"]))
+    codes = {one["code"] for one in linted["diagnostics"]}
+    return Compiled(said, snapshots, refused, codes, json.dumps(unaddressed["diagnostics"]))
 
 
 if __name__ == "__main__":

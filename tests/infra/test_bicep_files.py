@@ -57,6 +57,15 @@ def test_azd_names_what_is_missing_where_nobody_has_named_an_address() -> None:
     assert "Run `azd env set LOCKSTEP_EMAILS ADDRESS" in compile_everything().unaddressed
 
 
+@needs_compiler
+@pytest.mark.slow
+def test_a_file_that_breaks_a_rule_is_refused() -> None:
+    assert compile_everything().broken >= {
+        *("use-description-params", "use-user-defined-types", "no-hardcoded-location"),
+        *("outputs-should-not-contain-secrets", "no-hardcoded-env-urls", "BCP089"),
+    }
+
+
 def test_no_file_reads_a_key_or_writes_one() -> None:
     for path in FILES:
         code = re.sub(r"^ *//.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -92,6 +101,18 @@ def test_main_deploys_every_other_file_and_creates_groups_alone() -> None:
         path.name for path in FILES if path.name != "main.bicep"
     }
     assert created == {"Microsoft.Resources/resourceGroups"}
+
+
+def test_what_is_found_by_its_name_alone_waits_until_it_is_there() -> None:
+    """No snapshot says what waits for what; a name that is known before is no reason to wait."""
+    source = (INFRA / "main.bicep").read_text(encoding="utf-8")
+    modules = re.split(r"^(?:output|module) ", source, flags=re.MULTILINE)[1:]
+    by_name = [one for one in modules if re.search(r"namesOf\(|account(?:Name|Id)\b", one)]
+
+    assert by_name
+    for module in by_name:
+        is_first = module.startswith("journal ")
+        assert is_first or "region[" in module or "dependsOn: [region]" in module, module
 
 
 def test_roles_are_assigned_where_a_reader_looks_for_them() -> None:
