@@ -144,23 +144,54 @@ def print_standstills(standstills: list[dict[str, Any]]) -> None:
 def list_sagas(
     context: typer.Context,
     key: Annotated[str | None, typer.Argument(help="one saga's key: shows its steps")] = None,
-    state: Annotated[str | None, typer.Option(help="only those in this state")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            help="only those that are awaited, running, completed, compensated,"
+            " compensation-failed or unfinished"
+        ),
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="only keys that begin with this")] = "",
+    after: Annotated[str | None, typer.Option(help="go on behind this key")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="so many sagas at most")] = PAGE,
     as_json: AsJson = False,
 ) -> None:
-    """List the sagas that the region's task hub knows, or show one with its steps."""
+    """List sagas by key, as their journals have them, or show one with its steps."""
     client = client_of(context)
-    found = client.get("sagas/-", key=key) if key is not None else client.get("sagas", state=state)
+    if key is not None:
+        show_saga(client.get("sagas/-", key=key), as_json)
+        return
+    empty = "There is no such saga." if state or prefix or after else "No sagas yet."
+    asked = {"state": state, "prefix": prefix or None}
+    pages = list(find_pages(client, "sagas", "sagas", limit, after, **asked))
+    listed = [one for page in pages for one in page["sagas"]]
+    units, after = sum(page["request_units"] for page in pages), pages[-1]["after"]
+    if as_json:
+        print_json({"sagas": listed, "after": after, "request_units": round(units, 2)})
+        return
+    rows = [
+        (
+            *(one["key"], one["kind"], one["state"]),
+            *((one[name] or "")[:19] for name in ("started", "changed")),
+        )
+        for one in listed
+    ]
+    columns = ("saga", "kind", "state", "started (UTC)", "last change (UTC)")
+    print_table(columns, rows, empty)
+    if after is not None:
+        tell(f"there are more: --after {shlex.quote(after)}")
+    tell(f"{units:.1f} request units")
+
+
+def show_saga(found: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
-    elif key is None:
-        rows = [(one["key"], one["state"]) for one in found["sagas"]]
-        print_table(("saga", "state"), rows, "There is no such saga in this region's task hub.")
-    else:
-        facts = [("saga", key), ("kind", found["kind"]), ("state", found["state"])]
-        print_table(("", ""), [*facts, ("reason", found["reason"])], "")
-        steps = [(one["name"], one["outcome"] or "open", one["session"]) for one in found["steps"]]
-        waits = [(one["name"], one["decision"] or "open", "") for one in found["waits"]]
-        print_table(("step or wait", "outcome", "session"), steps + waits, "It has no steps.")
+        return
+    facts = [("saga", found["key"]), ("kind", found["kind"]), ("state", found["state"])]
+    print_table(("", ""), [*facts, ("reason", found["reason"])], "")
+    steps = [(one["name"], one["outcome"] or "open", one["session"]) for one in found["steps"]]
+    waits = [(one["name"], one["decision"] or "open", "") for one in found["waits"]]
+    print_table(("step or wait", "outcome", "session"), steps + waits, "It has no steps.")
 
 
 def check_health(context: typer.Context, as_json: AsJson = False) -> None:

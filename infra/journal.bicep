@@ -113,6 +113,8 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
             { path: '/waiting/?' }
             { path: '/milestone/?' }
             { path: '/listed/?' }
+            { path: '/saga/?' }
+            { path: '/saga_in/?' }
           ]
           excludedPaths: [
             { path: '/*' }

@@ -1,35 +1,33 @@
-"""HTTP for sagas: start one, read it, send it an event, cancel it, list those of this region.
+"""HTTP for sagas: start one, read it, send it an event, cancel it, list them.
 
 Every change is in the saga's journal before the response; Durable Functions is only notified.
 """
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import azure.durable_functions as df
 import azure.functions as func
-from durabletask.client import OrchestrationQuery, OrchestrationState, OrchestrationStatus
 
+from functions.http.operate import LIMIT, read_limit
 from functions.http.requests import SAGA, SESSION, path_to, read_name, require_request
 from functions.http.responses import ERROR_HELP, respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
-from functions.triggers.saga_instances import (
-    ORCHESTRATOR,
-    ensure_instance,
-    notify_instance,
-    try_now,
-)
+from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import StartedSaga
+from shared.domain.spending import count_spending
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 
-LISTED_MAX = 1_000
+# What journals say: one that compensates is `running` there, until it has ended.
+RECORDED_STATES = tuple(state for state in SagaState if state is not SagaState.COMPENSATING)
 
 
 routes = HttpRoutes()
@@ -125,30 +123,48 @@ async def cancel_over_http(
     "list_sagas",
     "GET sagas",
     Right.LOOK,
-    "The sagas that this region's task hub knows.",
-    {200: "The sagas.", **REFUSED},
-    {"state": {"type": "string", "enum": list(SagaState)}},
+    "Sagas by key, page by page, as their journals have them.",
+    {200: "A page, the key that the next one begins behind, its request units.", **REFUSED},
+    {
+        "state": {"type": "string", "enum": list(RECORDED_STATES)},
+        "prefix": TEXT,
+        "limit": LIMIT,
+        "after": TEXT,
+    },
 )
-async def list_over_http(
-    _: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
-) -> func.HttpResponse:
-    """The sagas that this region's task hub knows, all or those in the `state` asked for."""
-    require_request(request, frozenset({"state"}))
-    return respond({"sagas": await find_sagas(client, read_state(request.params))})
+async def list_over_http(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Sagas by key, page by page, the same in every region: what their journals say.
+
+    `state` asks for those in a state, `prefix` for those whose keys begin with it, `limit` for so
+    many at once, and `after` goes on behind a key. A page costs one search, and no journal is read.
+    """
+    require_request(request, frozenset({"state", "prefix", "after", "limit"}))
+    with count_spending() as spending:
+        listed, after = await find_sagas(services, request.params)
+    units = round(spending.request_units, 2)
+    return respond({"sagas": listed, "after": after, "request_units": units})
 
 
 async def find_sagas(
-    client: df.DurableFunctionsClient, wanted: SagaState | None
-) -> list[dict[str, Any]]:
-    """The sagas that this region's task hub knows, by key; at most LISTED_MAX."""
-    query = OrchestrationQuery(
-        runtime_status=runtime_statuses(wanted),
-        max_instance_count=LISTED_MAX,
-        fetch_inputs_and_outputs=True,
-    )
-    found = [describe_instance(one) for one in await client.get_all_orchestration_states(query)]
-    sagas = [one for one in found if one and wanted in (None, one["state"])]
-    return sorted(sagas, key=lambda saga: str(saga["key"]))
+    services: Services, parameters: Mapping[str, str]
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of sagas, and the key to go on from; raises InvalidMessage or Unavailable."""
+    state, limit = read_state(parameters), read_limit(parameters)
+    prefix, after = (parameters.get(name, "") for name in ("prefix", "after"))
+    # One more is asked for: whether there is a next page is known without another search.
+    found = await services.journal.sagas(state, prefix, after, limit=limit + 1)
+    listed = [
+        {
+            "key": one.key,
+            "kind": one.kind,
+            "state": one.state,
+            "started": one.started,
+            "changed": datetime.fromtimestamp(one.changed, UTC).isoformat(),
+            "links": {"self": path_to(SAGA, one.key)},
+        }
+        for one in found[:limit]
+    ]
+    return listed, found[limit - 1].key if len(found) > limit else None
 
 
 async def respond_changed(
@@ -201,28 +217,10 @@ def link_saga(key: str) -> dict[str, str]:
     }
 
 
-def describe_instance(state: OrchestrationState) -> dict[str, Any] | None:
-    """An instance as one line of the list; None for other orchestrations."""
-    if state.name != ORCHESTRATOR:
-        return None
-    key = (state.get_input() or {}).get("saga", {}).get("key")
-    return {"key": key, "state": state.get_custom_status(), "instance": state.instance_id}
-
-
 def read_state(parameters: Mapping[str, str]) -> SagaState | None:
-    """The state asked for; raises InvalidMessage for one that there is not."""
+    """The state asked for; raises InvalidMessage for one that no journal has."""
     wanted = parameters.get("state")
-    try:
-        return SagaState(wanted) if wanted else None
-    except ValueError:
-        known = ", ".join(SagaState)
-        raise InvalidMessage(f"no saga is {wanted!r}; known: {known}") from None
-
-
-def runtime_statuses(state: SagaState | None) -> list[OrchestrationStatus] | None:
-    """The runtime statuses that instances of sagas in a state may have; None for any."""
-    if state is None:
-        return None
-    under_way = [OrchestrationStatus.PENDING, OrchestrationStatus.RUNNING]
-    # The last turn of an instance says where the saga stands before the instance is over.
-    return [OrchestrationStatus.COMPLETED, *under_way] if state.is_end else under_way
+    if wanted and wanted not in RECORDED_STATES:
+        known = ", ".join(RECORDED_STATES)
+        raise InvalidMessage(f"no journal of a saga says {wanted!r}; known: {known}")
+    return SagaState(wanted) if wanted else None

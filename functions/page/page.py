@@ -4,8 +4,6 @@ It shows what the JSON routes say and decides by the same verbs. It needs no scr
 nothing from elsewhere.
 """
 
-from typing import Any
-
 import azure.functions as func
 
 from functions.http.descriptions import describe_entry
@@ -16,14 +14,13 @@ from functions.http.operate import (
 )
 from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
-from functions.http.sagas import describe_saga, find_sagas, read_state
+from functions.http.sagas import RECORDED_STATES, describe_saga, find_sagas
 from functions.page.view import compare_states, group_by_cause, link, render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
-from shared.domain.saga.plan import SagaState
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
@@ -154,20 +151,19 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
 
 
 @routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
-async def show_sagas(_: Services, request: func.HttpRequest, client: Any) -> func.HttpResponse:
-    """The sagas that this region's task hub knows, by key, from the one numbered `first`."""
-    require_request(request, frozenset({"state", "first"}))
-    found = await find_sagas(client, read_state(request.params))
-    first = read_whole(request.params, "first", len(found))
+async def show_sagas(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """A page of the sagas in a state whose keys begin with `prefix`, by key."""
+    names = ("state", "prefix", "after")
+    require_request(request, frozenset(names))
+    asked = {name: request.params.get(name, "") for name in names}
+    listed, following = await find_sagas(services, asked | {"limit": str(SAGAS_SHOWN)})
     return render(
         request,
         "sagas.html",
-        sagas=found[first : first + SAGAS_SHOWN],
-        count=len(found),
-        first=first,
-        following=first + SAGAS_SHOWN if first + SAGAS_SHOWN < len(found) else None,
-        states=list(SagaState),
-        state=request.params.get("state", ""),
+        sagas=listed,
+        following=following,
+        states=RECORDED_STATES,
+        **asked,
     )
 
 

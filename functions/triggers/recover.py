@@ -8,6 +8,8 @@ from typing import Any
 import azure.functions as func
 
 from functions.triggers.change_feed import JOURNAL_FEED, LEDGERS_FEED
+from functions.triggers.saga_instances import SagaSweep
+from functions.triggers.sagas import with_client
 from shared.domain.errors import LockstepError
 from shared.domain.measures import POSTPONED
 from shared.engine.build import Services
@@ -15,6 +17,7 @@ from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.heartbeats import COMPACT, SWEEP
 from shared.engine.operate.recover import Recovery
+from shared.engine.sagas.sagas import Sagas
 from shared.ports import Telemetry
 from shared.storage.documents import decode_pending
 
@@ -38,14 +41,18 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
             await ledgers.readiness.require_regions()
             await recover_documents(ledgers.recovery, [dict(document) for document in documents])
 
+    saga_sweep = SagaSweep(services, Sagas(services.consumer))
+
     # A host that takes the timer over from a killed one does not wait for the next occurrence.
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%", run_on_startup=True)
-    async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
+    @with_client(bp)
+    async def sweep(timer: func.TimerRequest, client: Any) -> None:  # noqa: ARG001 - the binding needs it
         services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await sweep_journal(services.recovery)
         await sweep_ledgers(services.external_ledgers, records=services.readiness.is_recorded)
         await sweep_dead_letters(services.dead_letters)
+        await saga_sweep.run(client)
         if services.heartbeats is not None and services.heartbeats.is_due():
             await services.heartbeats.note(SWEEP)
             await services.heartbeats.report()

@@ -59,6 +59,7 @@ from shared.storage.documents import (
     written_at,
 )
 from shared.storage.ledgers import decode_key, key_id
+from shared.storage.sagas import list_saga
 
 POSITION_DIGITS = 12
 # Entry ids are digits and ':' follows '9', so this range holds entries and nothing else.
@@ -383,7 +384,8 @@ def append_operations(  # noqa: C901 - flat: the parts of a batch, in their orde
     # 7. What is too large for the entry lies beside it.
     if entry.state_apart or isinstance(entry.outbox.location, Staged):
         operations += keep_beside(entry)
-    return operations
+    # 8. A saga is listed as this entry leaves it.
+    return operations + list_saga(entry)
 
 
 def park_operations(entry: Entry, message: Message) -> list[Operation]:
@@ -426,7 +428,7 @@ def replace_operations(
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
-    return operations + keep_beside(entry)
+    return operations + keep_beside(entry) + list_saga(entry)
 
 
 def keep_beside(entry: Entry) -> list[Operation]:

@@ -32,6 +32,8 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
+from shared.domain.saga.plan import SagaState
+from shared.domain.saga.record import ListedSaga
 from shared.domain.standstill import ListPlace, Sign, take_page
 from shared.ports import (
     NOTHING_CARRIED,
@@ -98,6 +100,7 @@ from shared.storage.entries import (
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
 from shared.storage.limits import BATCH_OPERATIONS_MAX, STAGED_DOCUMENTS_MAX
+from shared.storage.sagas import decode_listed, sagas_query
 
 # Where the list of regions is, and the beacons. A session may well have this name: no other
 # document has these ids.
@@ -653,6 +656,17 @@ class Journal:
         """
         found = await self.container.find(queries.listed_query(prefix, after, limit))
         return [str(document["listed"]) for document in found]
+
+    async def sagas(
+        self, state: SagaState | None = None, prefix: str = "", after: str = "", *, limit: int
+    ) -> Sequence[ListedSaga]:
+        """Return sagas whose keys begin with a prefix and come after a key, in order.
+
+        Of one state where one is given. One indexed query; no journal is looked at.
+        """
+        clock = StoreClock()
+        found = await self.container.find(sagas_query(state, prefix, after, limit), clock)
+        return [decode_listed(document, clock.seconds) for document in found]
 
     async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
         """Return the entries of all sessions that are at most so many seconds old, newest first.

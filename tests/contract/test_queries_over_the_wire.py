@@ -25,10 +25,12 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.producer import BoundNumber, KeptKeys, Ledger
+from shared.domain.saga.plan import SagaState
 from shared.ports import Carried, Container, Document, Query, SessionNeed
 from shared.storage import queries
 from shared.storage.documents import parked_ends
 from shared.storage.journal import Journal
+from shared.storage.sagas import sagas_query
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
@@ -75,6 +77,14 @@ async def fill(journal: Journal) -> None:
     assert stored is not None
     assert await journal.close("closed", 0, stored.version, Resolution("close", "Ada", "seen"))
     await journal.append(replace(step(None, "asking"), alert="look"))
+    for key, state in (
+        ("a", "running"),
+        ("b/1", "completed"),
+        ("b/2", "running"),
+        ("é", "running"),
+    ):
+        await journal.append(replace(step(None, f"saga:{key}"), state={"state": state}))
+    await journal.append(replace(step(None, "saga:odd"), state={"state": ["running"], "at": 1}))
     early: Entry | None = None
     for sequence, group in ((3, "bank"), (1, "bank"), (2, "bank"), (7, "shop")):
         arriving = message(sequence, session="waiting", group=group)
@@ -161,6 +171,13 @@ FOUND = {
     "listed": queries.listed_query("", "", 99),
     "listed after": queries.listed_query("blocked-", "blocked-0", 9),
     "listed, limited": queries.listed_query("", "b", 3),
+    "sagas": sagas_query(None, "", "", 99),
+    "sagas after": sagas_query(None, "b/", "b/1", 9),
+    "sagas, limited": sagas_query(None, "", "", 2),
+    "sagas of a state": sagas_query(SagaState.RUNNING, "", "", 99),
+    "sagas of a state after": sagas_query(SagaState.RUNNING, "", "a", 1),
+    "sagas of a state and prefix": sagas_query(SagaState.COMPLETED, "b", "", 9),
+    "sagas of no state": sagas_query(SagaState.UNFINISHED, "", "", 9),
     "recent": queries.recent_query(NEVER, 99),
     "too recent": queries.recent_query(EVER, 99),
     "waiting": queries.waiting_query("west", EVER, 99),

@@ -297,7 +297,7 @@ def show(key: str) -> Awaitable[func.HttpResponse]:
 
 def list_in(state: str) -> Awaitable[func.HttpResponse]:
     services = Stage(orders.handlers).worker()
-    return sagas.list_over_http(services, ask(query={"state": state}), Hub())
+    return sagas.list_over_http(services, ask(query={"state": state}))
 
 
 # Each entrance takes a name, and answers 200, 202, 404 or 409 where there can be such a name.

@@ -75,6 +75,23 @@ class SagaAnswer(BaseModel):
     refused: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ListedSaga:
+    """A saga as it is listed, when its record changed last and by which region.
+
+    `started` is an ISO 8601 time, `changed` are seconds since 1970 on the store's clock, and
+    `age_seconds` is how long ago that was when the store answered.
+    """
+
+    key: str
+    state: SagaState
+    kind: str | None
+    started: str | None
+    changed: float
+    age_seconds: float
+    region: str
+
+
 type PlanMaker[B: BaseModel] = Callable[[B, Context], Plan]
 
 

@@ -1,9 +1,11 @@
 """The recovery triggers never raise for what is out of reach: the feed would forget it."""
 
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import azure.functions as func
@@ -14,9 +16,10 @@ from shared.domain.errors import Misconfigured
 from shared.engine.build import Services, build
 from shared.engine.publish.publish import Producer
 from shared.testkit.injected_faults import CallFault
+from tests.unit.functions.test_sagas_http import Hub
 from tests.world import LAG_SECONDS, POLICY, REGIONS, World, message
 
-type Trigger = Callable[[object], Coroutine[None, None, None]]
+type Trigger = Callable[..., Coroutine[None, None, None]]
 
 
 async def pending_world() -> World:
@@ -67,7 +70,9 @@ def triggers(services: Services) -> Mapping[str, Trigger]:
     app = func.FunctionApp()
     app.register_functions(build_recovery_blueprint(services))
     registered: list[Any] = app.get_functions()
-    return {one.get_function_name(): one.get_user_function() for one in registered}
+    functions = {one.get_function_name(): one.get_user_function() for one in registered}
+    # The binding makes the client of a task hub of what the host hands over.
+    return functions | {"sweep": partial(inspect.unwrap(functions["sweep"]), client=Hub())}
 
 
 async def test_the_feed_of_the_ledgers_brings_copies_before_any_sweep() -> None:

@@ -1,5 +1,6 @@
 """The HTTP triggers and the feed of sagas, with a task hub that only remembers what it hears."""
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from unittest.mock import patch
 
 import grpc  # type: ignore[import-untyped]
 import pytest
+from durabletask.client import OrchestrationStatus
 
 from functions.handlers import orders
 from functions.http import sagas
@@ -42,12 +44,19 @@ class Hub:
     woken: list[str] = field(default_factory=list)
     # Why it cannot be reached.
     lost: grpc.StatusCode | None = None
+    # Why instances with these ids are not started, and the statuses of some that are there.
+    refused: dict[str, grpc.StatusCode] = field(default_factory=dict)
+    statuses: dict[str, OrchestrationStatus] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    is_silent: bool = False
 
     async def schedule_new_orchestration(
         self, name: str, *, instance_id: str, **options: Any
     ) -> str:
-        if self.lost or instance_id in self.instances:
-            raise Missing(self.lost or grpc.StatusCode.ALREADY_EXISTS)
+        if refused := self.lost or self.refused.get(instance_id):
+            raise Missing(refused)
+        if instance_id in self.instances:
+            raise Missing(grpc.StatusCode.ALREADY_EXISTS)
         assert name == saga_instances.ORCHESTRATOR
         self.instances[instance_id] = json.loads(json.dumps(options["input"]))
         return instance_id
@@ -58,16 +67,21 @@ class Hub:
         assert event == CHANGED
         self.woken.append(instance_id)
 
-    async def get_all_orchestration_states(self, _: Any) -> list[Any]:
-        return [
-            SimpleNamespace(
-                instance_id=name,
-                name=saga_instances.ORCHESTRATOR,
-                get_input=lambda work=work: work,
-                get_custom_status=lambda: "running",
-            )
-            for name, work in self.instances.items()
-        ]
+    async def get_orchestration_state(self, instance_id: str, *, fetch_payloads: bool) -> Any:
+        assert not fetch_payloads
+        self.asked.append(instance_id)
+        if self.is_silent:
+            await asyncio.Event().wait()
+        if self.lost:
+            raise Missing(self.lost)
+        if instance_id not in self.instances:
+            return None
+        running = OrchestrationStatus.RUNNING
+        return SimpleNamespace(runtime_status=self.statuses.get(instance_id, running))
+
+    async def purge_orchestration(self, instance_id: str) -> None:
+        assert self.statuses.pop(instance_id) in saga_instances.FINISHED
+        del self.instances[instance_id]
 
 
 @dataclass
@@ -274,19 +288,56 @@ async def test_a_task_hub_out_of_reach_is_left_to_the_feed(
     assert east.hub.woken == [INSTANCE]
 
 
-async def test_sagas_are_listed_by_state(east: Region) -> None:
-    await east.start()
-    await east.start(key="o-2")
-    lists = {}
-    for wanted in ("", "running", "completed", "lost"):
-        asked = {"state": wanted} if wanted else {}
-        answer = await sagas.list_over_http(east.stage.worker(), ask(query=asked), east.hub)
-        lists[wanted] = answer.status_code, json.loads(answer.get_body())
+async def list_sagas(region: Region, **asked: str) -> Answer:
+    answer = await sagas.list_over_http(region.stage.worker(region.name), ask(query=asked))
+    return answer.status_code, json.loads(answer.get_body())
 
-    assert [saga["key"] for saga in lists["running"][1]["sagas"]] == ["o-1", "o-2"]
-    assert lists[""] == lists["running"]
-    assert lists["completed"] == (200, {"sagas": []})
-    assert lists["lost"][0] == 400
+
+async def test_sagas_are_listed_from_their_journals_alike_in_every_region(
+    east: Region, west: Region
+) -> None:
+    assert await list_sagas(east) == (200, {"sagas": [], "after": None, "request_units": 0.0})
+    for key in ("o-2", "o-1", "p-1"):
+        await east.start(key=key)
+    await west.tell("rejected")
+    await east.stage.run("o-1", PLACED)
+    await west.stage.book("west").add_event("late", "approved")
+
+    (_, everything), (_, there) = await list_sagas(east), await list_sagas(west)
+    assert everything == there
+    assert [(one["key"], one["state"], one["kind"]) for one in everything["sagas"]] == [
+        ("late", "awaited", None),
+        ("o-1", "compensated", "order.place"),
+        ("o-2", "running", "order.place"),
+        ("p-1", "running", "order.place"),
+    ]
+    first = everything["sagas"][1]
+    assert first["started"] == east.stage.record("o-1").at
+    assert first["links"] == {"self": "sagas/o-1"}
+    assert first["changed"] > everything["sagas"][2]["changed"]
+
+    async def keys(**asked: str) -> tuple[list[str], str | None]:
+        _, found = await list_sagas(west, **asked)
+        return [one["key"] for one in found["sagas"]], found["after"]
+
+    assert await keys(state="running") == (["o-2", "p-1"], None)
+    assert await keys(state="running", prefix="o") == (["o-2"], None)
+    assert await keys(state="completed") == ([], None)
+    assert await keys(prefix="o-") == (["o-1", "o-2"], None)
+    assert await keys(limit="3") == (["late", "o-1", "o-2"], "o-2")
+    assert await keys(limit="3", after="o-2") == (["p-1"], None)
+    assert await keys(state="running", limit="1") == (["o-2"], "o-2")
+    assert await keys(state="running", after="o-2") == (["p-1"], None)
+
+
+@pytest.mark.parametrize("wanted", ["lost", "compensating", "Running"])
+async def test_a_state_that_no_journal_has_is_refused_with_those_that_there_are(
+    east: Region, wanted: str
+) -> None:
+    status, problem = await list_sagas(east, state=wanted)
+
+    assert (status, problem["type"]) == (400, "InvalidMessage")
+    assert "known: awaited, running, completed, compensated" in problem["detail"]
 
 
 async def test_what_else_lies_in_a_sagas_session_does_not_stop_the_feed(east: Region) -> None:
