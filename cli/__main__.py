@@ -16,6 +16,7 @@ from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
 from cli.folders import package_app, prebuild_package, run_tests, write_app, write_handler
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.running import run_program
+from cli.sagas import saga
 from cli.send import ask, publish, send_one, sweep
 from cli.watch import watch_session
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 new = typer.Typer(no_args_is_help=True, help="Write an app, or a part of one, with its own test.")
 MAKE = "Make an app, test it, run it"
 app.add_typer(new, name="new", rich_help_panel=MAKE)
+app.add_typer(saga, name="saga", rich_help_panel="Decide")
 
 AppFolder = Annotated[
     Path, typer.Option("--app", metavar="DIR", help="where function_app.py is (default: here)")

@@ -3,6 +3,7 @@
 Every change is in the saga's journal before the response; Durable Functions is only notified.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,11 +11,19 @@ from typing import Any
 
 import azure.durable_functions as df
 import azure.functions as func
+from pydantic import BaseModel, ConfigDict
 
 from functions.http.operate import LIMIT, read_limit
-from functions.http.requests import SAGA, SESSION, path_to, read_name, require_request
+from functions.http.requests import (
+    SAGA,
+    SESSION,
+    path_to,
+    read_decision,
+    read_name,
+    require_request,
+)
 from functions.http.responses import ERROR_HELP, respond
-from functions.http.routes import REFUSED, TEXT, HttpRoutes
+from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
@@ -48,19 +57,36 @@ async def start_saga_over_http(
 
     Starting it again changes nothing; other content under the same key is a 409.
     """
-    sagas = Sagas(services.consumer)
     key = read_name(request, SAGA, frozenset({"type"}))
     traceparent = read_traceparent(request.headers.get(TRACE_HEADER))
-    with sagas.worker.span("start saga", traceparent, saga=key):
-        response = await sagas.start(key, request.params.get("type", ""), request.get_body())
+    response, state = await start_saga(
+        services, client, key, request.params.get("type", ""), request.get_body(), traceparent
+    )
     if not response.is_accepted:
-        return respond_refused(response)
-    found = await sagas.load(key)
-    if isinstance(found, StartedSaga):
-        await try_now(key, ensure_instance(services, client, found, 0.0))
-    state = SagaState.RUNNING if isinstance(found, StartedSaga) else found
+        return respond(describe_refusal(response), 409)
     document = {"key": key, "state": state, "links": link_saga(key)}
     return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})
+
+
+async def start_saga(
+    services: Services,
+    client: df.DurableFunctionsClient,
+    key: str,
+    kind: str,
+    body: bytes,
+    traceparent: str | None = None,
+) -> tuple[SagaResponse, SagaState | None]:
+    """Start a saga and its instance here; the state it is in. Raises as `Sagas.start` does."""
+    sagas = Sagas(services.consumer)
+    with sagas.worker.span("start saga", traceparent, saga=key):
+        response = await sagas.start(key, kind, body)
+    if not response.is_accepted:
+        return response, None
+    found = await sagas.load(key)
+    if not isinstance(found, StartedSaga):
+        return response, found
+    await try_now(key, ensure_instance(services, client, found, 0.0))
+    return response, SagaState.RUNNING
 
 
 @routes.add(
@@ -93,14 +119,11 @@ async def add_event_over_http(
 ) -> func.HttpResponse:
     """202 when the event is kept, even if the saga starts only later; 409 when it is too late.
 
-    The body is not read.
+    Of a body `{"who": ..., "why": ...}` is recorded who decided it and why; no other is read.
     """
-    key = read_name(request, SAGA)
-    event = request.route_params["event"]
-    if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
-        raise InvalidMessage(f"{event!r} is no event that can be raised")
-    response = await Sagas(services.consumer).add_event(key, event)
-    return await respond_changed(client, key, response)
+    key, decided = read_name(request, SAGA), read_person(services, request)
+    response = await tell_saga(services, client, key, request.route_params["event"], **decided)
+    return respond_changed(key, response)
 
 
 @routes.add(
@@ -113,10 +136,13 @@ async def add_event_over_http(
 async def cancel_over_http(
     services: Services, request: func.HttpRequest, client: df.DurableFunctionsClient
 ) -> func.HttpResponse:
-    """202 when the saga will turn back; 409 when there is no way back. The body is not read."""
-    key = read_name(request, SAGA)
-    response = await Sagas(services.consumer).cancel(key)
-    return await respond_changed(client, key, response)
+    """202 when the saga will turn back; 409 when there is no way back.
+
+    Of a body `{"who": ..., "why": ...}` is recorded who decided it and why; no other is read.
+    """
+    key, decided = read_name(request, SAGA), read_person(services, request)
+    response = await cancel_saga(services, client, key, **decided)
+    return respond_changed(key, response)
 
 
 @routes.add(
@@ -167,24 +193,60 @@ async def find_sagas(
     return listed, found[limit - 1].key if len(found) > limit else None
 
 
-async def respond_changed(
-    client: df.DurableFunctionsClient, key: str, response: SagaResponse
-) -> func.HttpResponse:
-    """Notify the saga's instance, or say why the change was refused.
+class DecidedBody(BaseModel):
+    """Who decides about a saga, and why; what else a caller sends is not looked at."""
+
+    model_config = ConfigDict(strict=True)
+
+    who: str | None = None
+    why: str
+
+
+def read_person(services: Services, request: func.HttpRequest) -> dict[str, Any]:
+    """Who decided and why, where the body says so; raises InvalidBody where it says one of them."""
+    try:
+        given = json.loads(request.get_body())
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(given, dict) or not given.keys() & DecidedBody.model_fields.keys():
+        return {}
+    return read_decision(DecidedBody, request.get_body(), principal_of(services, request))
+
+
+async def tell_saga(
+    services: Services, client: df.DurableFunctionsClient, key: str, event: str, **decided: str
+) -> SagaResponse:
+    """Keep an event for a saga, and notify its instance; raises as `Sagas.add_event` does.
 
     It is notified in any case: the instance here may have missed a change by the other region.
     """
+    if event == CANCELLED or not re.fullmatch(NAME_PATTERN, event):
+        raise InvalidMessage(f"{event!r} is no event that can be raised")
+    response = await Sagas(services.consumer).add_event(key, event, **decided)
     await try_now(key, notify_instance(client, key))
+    return response
+
+
+async def cancel_saga(
+    services: Services, client: df.DurableFunctionsClient, key: str, **decided: str
+) -> SagaResponse:
+    """Make a saga turn back, and notify its instance; raises as `Sagas.cancel` does."""
+    response = await Sagas(services.consumer).cancel(key, **decided)
+    await try_now(key, notify_instance(client, key))
+    return response
+
+
+def respond_changed(key: str, response: SagaResponse) -> func.HttpResponse:
     if not response.is_accepted:
-        return respond_refused(response)
+        return respond(describe_refusal(response), 409)
     return respond({"key": key, "links": link_saga(key)}, 202)
 
 
-def respond_refused(response: SagaResponse) -> func.HttpResponse:
+def describe_refusal(response: SagaResponse) -> dict[str, Any]:
     """A saga refused a change: problem details, type SagaRefused."""
     name = "SagaRefused"
     details = {"type": name, "status": 409, "detail": response.reason}
-    return respond(details | {"help": ERROR_HELP.format(name=name)}, 409)
+    return details | {"help": ERROR_HELP.format(name=name)}
 
 
 def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> dict[str, Any]:
@@ -199,7 +261,15 @@ def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> 
         "reason": record.reason,
         "events": list(record.events),
         "steps": [describe_step(step, outcomes.get(step.name)) for step in steps],
-        "waits": [{"name": wait.name, "decision": wait.decision(record.events)} for wait in waits],
+        "waits": [
+            {
+                "name": wait.name,
+                "decision": wait.decision(record.events),
+                "onward": list(wait.onward),
+                "back": list(wait.back),
+            }
+            for wait in waits
+        ],
         "links": link_saga(key),
     }
 

@@ -4,6 +4,8 @@ It shows what the JSON routes say and decides by the same verbs. It needs no scr
 nothing from elsewhere.
 """
 
+from typing import Any
+
 import azure.functions as func
 
 from functions.http.descriptions import describe_entry
@@ -14,13 +16,24 @@ from functions.http.operate import (
 )
 from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
-from functions.http.sagas import RECORDED_STATES, describe_saga, find_sagas
-from functions.page.view import compare_states, group_by_cause, link, render, show_problems
+from functions.http.sagas import (
+    RECORDED_STATES,
+    cancel_saga,
+    describe_refusal,
+    describe_saga,
+    find_sagas,
+    start_saga,
+    tell_saga,
+)
+from functions.page.decisions import read_fields
+from functions.page.view import HEADERS, compare_states, group_by_cause, link, render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
+from shared.domain.saga.plan import CANCELLED
+from shared.domain.saga.record import kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
@@ -146,8 +159,42 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
     steps = record.plan.steps if record.plan else ()
     sessions = {step.name: step.do.session for step in steps}
     return render(
-        request, "saga.html", key=key, saga=saga, sessions=sessions, ended=record.state.is_end
+        request,
+        "saga.html",
+        key=key,
+        saga=saga,
+        sessions=sessions,
+        ended=record.state.is_end,
+        who=name_caller(services, request),
     )
+
+
+@routes.add("page_saga_change", "POST operate/saga", Right.SEND)
+async def answer_saga_form(
+    services: Services, request: func.HttpRequest, client: Any
+) -> func.HttpResponse:
+    """Start a saga, send it an event or cancel it, as a form says, and lead to its page.
+
+    The event `cancelled` cancels it. Sent again a form changes nothing. A refusal is a page of its
+    own. Raises InvalidBody, InvalidMessage, and NotAllowed for a form on another site's page.
+    """
+    given = read_fields(request, frozenset({"key", "kind", "body", "event", "who", "why"}))
+    fields = {name: values[0] for name, values in given.items()}
+    key, event = fields.get("key", "").strip(), fields.get("event", "")
+    if "kind" in fields:
+        body = fields.get("body", "").encode()
+        response, _ = await start_saga(services, client, key, fields["kind"], body)
+    else:
+        who = name_caller(services, request) or fields.get("who", "")
+        decided = {"who": who, "why": fields.get("why", "")}
+        if event == CANCELLED:
+            response = await cancel_saga(services, client, key, **decided)
+        else:
+            response = await tell_saga(services, client, key, event, **decided)
+    if not response.is_accepted:
+        return render(request, "problem.html", 409, problem=describe_refusal(response))
+    to = link(request, "/saga", key=key)
+    return func.HttpResponse(status_code=303, headers={**HEADERS, "Location": to})
 
 
 @routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
@@ -163,6 +210,7 @@ async def show_sagas(services: Services, request: func.HttpRequest) -> func.Http
         sagas=listed,
         following=following,
         states=RECORDED_STATES,
+        kinds=sorted(kinds_of(services.handlers)),
         **asked,
     )
 

@@ -48,9 +48,14 @@ SAGA_RECORD = StateModel(SagaRecord)
 
 
 class SagaEvent(Data):
-    """Something from outside that a saga may wait for, or that time is up."""
+    """Something from outside that a saga may wait for, or that time is up.
+
+    `who` and `why` are there where a person decided it.
+    """
 
     event: str = Field(min_length=1, max_length=80)
+    who: str | None = None
+    why: str | None = None
 
 
 class SagaEnd(Data):
@@ -69,10 +74,16 @@ class SagaAlert(SagaEnd):
 
 
 class SagaAnswer(BaseModel):
-    """The answer of a saga's session: where it stands, and why it refused the message."""
+    """The answer of a saga's session: where it stands, and why it refused the message.
+
+    The entry of an event keeps it, so it says of the event who decided it and why.
+    """
 
     state: SagaState
     refused: str | None = None
+    event: str | None = None
+    who: str | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +171,10 @@ def start_saga(
 def add_event(record: SagaRecord, event: SagaEvent, _: Context) -> Handled[SagaRecord]:
     """Keep an event; one that can change nothing any more is refused."""
     refused = explain_refusal(record, event.event)
-    if refused is not None or event.event in record.events:
-        return answer_with(record, refused)
-    return answer_with(record.model_copy(update={"events": (*record.events, event.event)}))
+    if refused is None and event.event not in record.events:
+        record = record.model_copy(update={"events": (*record.events, event.event)})
+    answer = SagaAnswer(state=record.state, refused=refused, **event.model_dump())
+    return Handled(record, answer=answer)
 
 
 def explain_refusal(record: SagaRecord, event: str) -> str | None:
@@ -208,11 +220,12 @@ def start_message(key: str, kind: str, body: bytes, at: str) -> Message:
     return name_message(unnamed, "start", unnamed.digest)
 
 
-def event_message(key: str, event: str, at: str) -> Message:
-    """The message that keeps an event: the same event has the same id."""
-    body = SagaEvent(event=event).model_dump_json().encode()
+def event_message(key: str, event: SagaEvent, at: str) -> Message:
+    """The message that keeps an event: the same event, decided alike, has the same id."""
+    body = event.model_dump_json(exclude_none=True).encode()
     unnamed = Message("event", session_of(key), EVENT_TYPE, body, time=at)
-    return name_message(unnamed, "event", event)
+    decided = (event.who or "", event.why or "") if event.who or event.why else ()
+    return name_message(unnamed, "event", event.event, *decided)
 
 
 def end_message(ending: SagaEnd, at: str) -> Message:

@@ -10,7 +10,8 @@ from typing import Any
 
 from shared.domain.errors import InvalidMessage, Unavailable, UnknownType
 from shared.domain.handler import Handler, HandlerInput, Handlers
-from shared.domain.message import Message, refuse_reserved, require_text
+from shared.domain.journal import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX
+from shared.domain.message import Message, refuse_reserved, require_line, require_text
 from shared.domain.saga.plan import (
     CANCELLED,
     Direction,
@@ -26,6 +27,7 @@ from shared.domain.saga.plan import (
 from shared.domain.saga.record import (
     SAGA_RECORD,
     SagaEnd,
+    SagaEvent,
     SagaRecord,
     end_message,
     event_message,
@@ -82,18 +84,33 @@ class Sagas:
         require_possible(self.worker.handlers, handler, message)
         return await self.apply(message)
 
-    async def add_event(self, key: str, event: str) -> SagaResponse:
+    async def add_event(
+        self, key: str, event: str, who: str | None = None, why: str | None = None
+    ) -> SagaResponse:
         """Keep an event for a saga, even if the saga starts only later.
 
-        Raises InvalidMessage, Unavailable or OutcomeUnknown.
+        Its entry says who decided it and why, where that is known. Raises InvalidMessage,
+        Unavailable or OutcomeUnknown.
         """
-        return await self.apply(event_message(key, event, self.now))
+        if who is not None or why is not None:
+            require_line("name of who decided", who or "", WHO_CHARACTERS_MAX)
+            require_line("reason", why or "", WHY_CHARACTERS_MAX)
+        decided = SagaEvent(event=event, who=who, why=why)
+        return await self.apply(event_message(key, decided, self.now))
 
-    async def cancel(self, key: str) -> SagaResponse:
+    async def cancel(
+        self, key: str, who: str | None = None, why: str | None = None
+    ) -> SagaResponse:
         """Make a saga turn back, if it still can: a step without which it cannot end never acts.
 
-        Raises InvalidMessage, Unavailable or OutcomeUnknown.
+        Who decided it and why is the reason of that step's entry, where it is known. Raises
+        InvalidMessage, Unavailable or OutcomeUnknown.
         """
+        reason = CANCELLED
+        if who is not None or why is not None:
+            require_line("name of who decided", who or "", WHO_CHARACTERS_MAX)
+            require_line("reason", why or "", WHY_CHARACTERS_MAX)
+            reason = f"{CANCELLED} by {who}: {why}"
         record = await self.read_record(key)
         if record is None or record.plan is None or record.at is None:
             return SagaResponse(is_accepted=False, reason="it has not started")
@@ -101,14 +118,14 @@ class Sagas:
             return SagaResponse(is_accepted=False, reason=f"the saga is {record.state}")
         step = record.plan.stage(record.plan.turn).steps[0]
         work = {"key": key, "at": record.at, "step": step.model_dump(mode="json")}
-        reply = StepReply.model_validate(await self.steps.perform(work, give_up=CANCELLED))
+        reply = StepReply.model_validate(await self.steps.perform(work, give_up=reason))
         if reply.outcome is not StepOutcome.REFUSED:
             return SagaResponse(
                 is_accepted=False, reason=f"step {step.name!r} is {reply.outcome}: no way back"
             )
         # Only so that a wait does not go on waiting.
         if record.plan.waits:
-            await self.add_event(key, CANCELLED)
+            await self.add_event(key, CANCELLED, who, why)
         return SagaResponse(is_accepted=True)
 
     async def decide(self, work: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +139,7 @@ class Sagas:
         if waited is None:
             raise InvalidMessage(f"saga {key!r} has no wait {wait!r}")
         if work["is_over"] and waited.decision(record.events) is None:
-            await self.apply(event_message(key, waited.timeout, self.now))
+            await self.add_event(key, waited.timeout)
             record = await self.started_record(key)
         return {"event": waited.decision(record.events), "events": list(record.events)}
 
@@ -191,9 +208,11 @@ class Sagas:
         return record
 
     async def apply(self, message: Message) -> SagaResponse:
+        key = key_of(message.session)
+        if key is None:
+            raise InvalidMessage("the key of the saga is empty")
         if self.worker.telemetry is not None:
-            traceparent = traceparent_of(key_of(message.session) or "")
-            message = replace(message, traceparent=traceparent)
+            message = replace(message, traceparent=traceparent_of(key))
         reply = interpret(await self.consumer.ask(message))
         if reply is None:
             raise Unavailable(f"session {message.session!r} waits", RETRY_SECONDS)

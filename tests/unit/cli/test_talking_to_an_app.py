@@ -395,3 +395,84 @@ def test_a_shell_can_complete_the_commands(run: Run, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COMP_CWORD", "1")
 
     assert run()[1].split() == ["faults"]
+
+
+def waiting_saga(*onward: str, decision: str | None = None) -> dict[str, Any]:
+    waits = [{"name": "approval", "decision": decision, "onward": [*onward], "back": ["no"]}]
+    return {"key": "o/1", "kind": "k", "state": "running", "reason": None, "waits": waits}
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("tell", "o/1", "a b"), "/api/sagas/-/events/a%20b?key=o%2F1"),
+        (("approve", "o/1"), "/api/sagas/-/events/granted?key=o%2F1"),
+        (("cancel", "o/1"), "/api/sagas/-/cancel?key=o%2F1"),
+    ],
+)
+def test_a_saga_is_changed_in_the_name_of_who_says_why(
+    words: tuple[str, ...], path: str, run: Run
+) -> None:
+    with running_app(lambda _: (200, waiting_saga("granted"))) as app:
+        said = ("--why", "she called", "--who", "Ada")
+        unasked = run("--url", app.url, "saga", *words, *said)
+        status, out, _ = run("--url", app.url, "saga", *words, *said, "--yes")
+
+    assert (unasked[0], "say --yes" in unasked[2]) == (2, True)
+    assert (status, "taken" in out) == (0, True)
+    posted = [asked for asked in app.asked if asked.method == "POST"]
+    assert [(one.path, one.body) for one in posted] == [(path, {"who": "Ada", "why": "she called"})]
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (waiting_saga("a", "b"), "goes on with any of a, b"),
+        (waiting_saga("a", decision="a"), "waits for nothing"),
+    ],
+)
+def test_a_saga_that_waits_for_no_single_event_is_not_approved(
+    found: dict[str, Any], why: str, run: Run
+) -> None:
+    with running_app(lambda _: (200, found)) as app:
+        status, _, error = run("--url", app.url, "saga", "approve", "o/1", "--why", "w", "--yes")
+
+    assert (status, why in error) == (2, True)
+    assert [asked.method for asked in app.asked] == ["GET"]
+
+
+def test_a_saga_is_started_with_its_kind_and_body(run: Run) -> None:
+    with running_app(lambda _: (202, {"key": "o/1", "state": "running"})) as app:
+        status, out, _ = run("--url", app.url, "saga", "start", "order.place", "o/1", '{"n": 1}')
+
+    assert (status, "running" in out) == (0, True)
+    assert [(one.path, one.body) for one in app.asked] == [
+        ("/api/sagas/-?key=o%2F1&type=order.place", {"n": 1})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [((), "No sagas yet."), (("--state", "running"), "There is no such saga.")]
+)
+def test_sagas_are_listed_page_by_page_with_what_they_cost(
+    words: tuple[str, ...], said: str, run: Run
+) -> None:
+    listed = [
+        {"key": f"o-{n}", "kind": "k", "state": "running", "started": None, "changed": "2026"}
+        for n in range(2)
+    ]
+
+    def respond(asked: Asked) -> tuple[int, Any]:
+        is_second = "after=o-0" in asked.path
+        page = {"sagas": listed[is_second:][:1], "after": None if is_second else "o-0"}
+        return 200, page | {"request_units": 3.0}
+
+    with running_app(respond) as app:
+        status, out, error = run("--url", app.url, "sagas", *words)
+    empty = {"sagas": [], "after": None, "request_units": 0.0}
+    with running_app(lambda _: (200, empty)) as app:
+        nothing = run("--url", app.url, "sagas", *words)
+
+    assert (status, "o-0" in out, "o-1" in out) == (0, True, True)
+    assert "6.0 request units" in error
+    assert said in nothing[1]

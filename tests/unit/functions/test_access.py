@@ -27,7 +27,7 @@ from tests.world import World, handlers, message
 
 # What a caller needs for each route; health needs nothing.
 RIGHTS = {
-    Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga"},
+    Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga", "page_saga_change"},
     Right.RESOLVE: {
         *("resolve", "page_decision", "send_again", "page_again", "dismiss", "page_dismiss"),
     },

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import urlencode
 
 import grpc  # type: ignore[import-untyped]
 import pytest
@@ -13,7 +14,7 @@ from durabletask.client import OrchestrationStatus
 
 from functions.handlers import orders
 from functions.http import sagas
-from functions.page.page import show_saga_steps
+from functions.page.page import answer_saga_form, show_saga_steps
 from functions.triggers import saga_instances
 from functions.triggers.saga_drive import CHANGED
 from functions.triggers.sagas import log_alert
@@ -249,7 +250,9 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
 
     assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
     assert (shown["state"], shown["kind"]) == ("running", "order.place")
-    assert shown["waits"] == [{"name": "approval", "decision": None}]
+    assert shown["waits"] == [
+        {"name": "approval", "decision": None, "onward": ["approved"], "back": ["rejected"]}
+    ]
 
 
 async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(east: Region) -> None:
@@ -299,6 +302,7 @@ async def test_sagas_are_listed_from_their_journals_alike_in_every_region(
     assert await list_sagas(east) == (200, {"sagas": [], "after": None, "request_units": 0.0})
     for key in ("o-2", "o-1", "p-1"):
         await east.start(key=key)
+    await east.stage.clock.sleep(1)
     await west.tell("rejected")
     await east.stage.run("o-1", PLACED)
     await west.stage.book("west").add_event("late", "approved")
@@ -378,3 +382,127 @@ def test_an_end_that_needs_a_person_is_logged_as_an_error(
         "saga 'o-1' is compensation-failed: reserve.p: burnt",
         "saga 'o-1' is unfinished: reserve.p: burnt",
     ]
+
+
+# Who decides, and why.
+
+
+def answers(stage: Stage, session: str = "saga:o-1") -> list[Any]:
+    return [entry.get("answer") for entry in stage.entries(session)]
+
+
+async def test_the_entry_of_an_event_says_who_decided_it_and_why(east: Region) -> None:
+    await east.start()
+    said = json.dumps({"who": "Ada", "why": "the customer called"})
+
+    for body in (said, said, json.dumps({"who": "Bob", "why": "me too"})):
+        status, _ = await east.ask(sagas.add_event_over_http, body, event="approved")
+        assert status == 202
+
+    assert [(one["event"], one["who"], one["why"]) for one in answers(east.stage)[1:]] == [
+        ("approved", "Ada", "the customer called"),
+        ("approved", "Bob", "me too"),
+    ]
+    assert east.stage.record("o-1").events == ("approved",)
+
+
+@pytest.mark.parametrize("body", ["", "{", "[1]", '{"order":"o-1"}', "[" * 100_000, '"who"'])
+async def test_a_body_that_names_nobody_is_not_read(east: Region, body: str) -> None:
+    await east.start()
+
+    status, _ = await east.ask(sagas.add_event_over_http, body, event="approved")
+
+    assert (status, answers(east.stage)[-1]["who"]) == (202, None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"who": "Ada"},
+        {"why": "because"},
+        {"who": "", "why": "because"},
+        {"who": "Ada", "why": 1},
+        {"who": "Ada\nEve", "why": "because"},
+        {"who": "A" * 129, "why": "because"},
+        {"who": "Ada", "why": "w" * 1001},
+    ],
+)
+@pytest.mark.parametrize("change", [sagas.add_event_over_http, sagas.cancel_over_http])
+async def test_who_without_why_or_what_nobody_can_have_written_is_refused(
+    east: Region, change: Any, said: dict[str, Any]
+) -> None:
+    await east.start()
+
+    status, problem = await east.ask(change, json.dumps(said), event="approved")
+
+    assert (status, problem["type"] in ("InvalidBody", "InvalidMessage")) == (400, True)
+    assert len(east.stage.entries("saga:o-1")) == 1
+
+
+async def test_a_cancellation_says_who_decided_it_where_it_stops_the_saga(east: Region) -> None:
+    await east.start()
+    said = json.dumps({"who": "Ada", "why": "it is sold out"})
+
+    statuses = [(await east.ask(sagas.cancel_over_http, body))[0] for body in (said, said, "")]
+
+    assert statuses == [202, 202, 202]
+    assert answers(east.stage)[1]["who"] == "Ada"
+    stopped = east.stage.record("o-1").plan
+    assert stopped is not None
+    (tombstone,) = east.stage.entries(stopped.stage(stopped.turn).steps[0].do.session)[-1:]
+    assert tombstone["reason"].endswith("cancelled by Ada: it is sold out")
+
+
+async def post(region: Region, *, site: str = "same-origin", **fields: str) -> Any:
+    request = ask(
+        urlencode(fields), path="/operate/saga", headers={"sec-fetch-site": site}, query={}
+    )
+    return await answer_saga_form(region.stage.worker(region.name), request, region.hub)
+
+
+async def test_the_page_starts_tells_and_cancels_as_its_forms_say(east: Region) -> None:
+    started = await post(east, kind="order.place", key="o-1", body=PLACED)
+    assert (started.status_code, started.headers["Location"]) == (303, "/api/operate/saga?key=o-1")
+    assert list(east.hub.instances) == [INSTANCE]
+
+    page = await show_saga_steps(
+        east.stage.worker(), ask(path="/operate/saga", query={"key": "o-1"})
+    )
+    for event in ("approved", "rejected", "cancelled"):
+        assert f'name="event" value="{event}"' in page.get_body().decode()
+
+    told = await post(east, key="o-1", event="cancelled", who="Ada", why="a mistake")
+    assert told.status_code == 303
+    assert answers(east.stage)[-1]["why"] == "a mistake"
+
+    late = await post(east, key="o-1", event="approved", who="Ada", why="after all")
+    assert late.status_code == 409
+    assert "approval was decided: cancelled" in late.get_body().decode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"key": "o-1", "event": "approved", "who": "Ada"}, 400),
+        ({"key": "o-1", "event": "approved", "why": "because"}, 400),
+        ({"key": "o-1", "event": "timeout:approval", "who": "Ada", "why": "because"}, 400),
+        ({"key": "o-1", "event": "", "who": "Ada", "why": "because"}, 400),
+        ({"key": "", "event": "approved", "who": "A", "why": "w"}, 400),
+        ({"key": "k" * 124, "kind": "order.place", "body": PLACED}, 400),
+        ({"key": "o-9", "kind": "order.submit", "body": "{}"}, 400),
+        ({"key": "o-9", "kind": "order.place", "body": "{"}, 400),
+        ({"key": "o-1", "event": "approved", "who": "A", "why": "w", "site": "cross-site"}, 403),
+        ({"key": "o-1", "event": "approved", "who": "A", "why": "w", "other": "x"}, 400),
+    ],
+)
+async def test_a_form_that_cannot_be_is_a_page_that_says_why_and_changes_nothing(
+    east: Region, fields: dict[str, str], status: int
+) -> None:
+    await east.start()
+    before = east.stage.taken()
+
+    answer = await post(east, **fields)
+
+    assert answer.status_code == status
+    assert 'role="alert"' in answer.get_body().decode()
+    assert east.stage.taken() == before

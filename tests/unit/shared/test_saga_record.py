@@ -12,6 +12,7 @@ from shared.domain.saga.plan import Command, Plan, SagaState, Stage, Step
 from shared.domain.saga.record import (
     EVENT_TYPE,
     SagaEnd,
+    SagaEvent,
     SagaKinds,
     SagaRecord,
     end_message,
@@ -42,7 +43,7 @@ START = start_message("t-1", "trip.book", b'{"to":"rome"}', AT)
 
 
 def event(name: str) -> Message:
-    return event_message("t-1", name, AT)
+    return event_message("t-1", SagaEvent(event=name), AT)
 
 
 def ending(state: SagaState) -> Message:
@@ -90,7 +91,7 @@ def test_kinds_are_told_from_what_else_a_saga_takes() -> None:
 
 def test_ids_follow_from_what_is_said_and_to_whom() -> None:
     said: list[Any] = [START, event("approved"), event("rejected"), ending(SagaState.COMPLETED)]
-    said += [event_message("t-2", "approved", AT), ending(SagaState.COMPENSATED)]
+    said += [event_message("t-2", SagaEvent(event="approved"), AT), ending(SagaState.COMPENSATED)]
 
     assert len({message.id for message in said}) == len(said)
-    assert event_message("t-1", "approved", LATER).id == event("approved").id
+    assert event_message("t-1", SagaEvent(event="approved"), LATER).id == event("approved").id
