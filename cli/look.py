@@ -189,9 +189,18 @@ def show_saga(found: Mapping[str, Any], as_json: bool) -> None:
         return
     facts = [("saga", found["key"]), ("kind", found["kind"]), ("state", found["state"])]
     print_table(("", ""), [*facts, ("reason", found["reason"])], "")
-    steps = [(one["name"], one["outcome"] or "open", one["session"]) for one in found["steps"]]
-    waits = [(one["name"], one["decision"] or "open", "") for one in found["waits"]]
-    print_table(("step or wait", "outcome", "session"), steps + waits, "It has no steps.")
+    nothing = "never begun" if found["ended"] else "none yet"
+    steps = [
+        (
+            *(one["name"], one["outcome"] or nothing, one["session"]),
+            *((act or {}).get("at") for act in (one["done"], one["undone"])),
+        )
+        for one in found["steps"]
+    ]
+    waits = [(one["name"], one["decision"] or nothing, "", one["at"]) for one in found["waits"]]
+    rows = [(*row[:3], *((at or "")[:19] for at in row[3:])) for row in steps + waits]
+    columns = ("step or wait", "outcome", "session", "at (UTC)", "undone at (UTC)")
+    print_table(columns, rows, "It has no steps.")
 
 
 def check_health(context: typer.Context, as_json: AsJson = False) -> None:

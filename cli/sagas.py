@@ -63,7 +63,9 @@ def approve_saga(
 ) -> None:
     """Send a saga the event by which the first wait that is open goes on."""
     found = client_of(context).get("sagas/-", key=key)
-    onward = next((wait["onward"] for wait in found["waits"] if not wait["decision"]), [])
+    onward: list[str] = next(
+        (wait["onward"] for wait in found["waits"] if not wait["decision"]), []
+    )
     if len(onward) != 1:
         said = f"goes on with any of {', '.join(onward)}" if onward else "waits for nothing"
         raise Misuse(f"saga {key!r} {said}: lockstep saga tell names the event")

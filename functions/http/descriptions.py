@@ -26,6 +26,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "messages": [
             {"id": one.id, "type": one.type, "digest": one.digest, **asdict(one.number)}
             | ({"answer": dict(one.answer)} if one.answer else {})
+            | ({"saga": one.saga} if one.saga else {})
             for one in entry.identities
         ],
         "cursors": {group: asdict(cursor) for group, cursor in entry.cursors.items()},

@@ -27,13 +27,13 @@ from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
-from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Step
+from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Wait, traceparent_of
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import StartedSaga
 from shared.domain.spending import count_spending
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
-from shared.engine.sagas.sagas import SagaResponse, Sagas
+from shared.engine.sagas.sagas import ENDED, SagaHistory, SagaResponse, Sagas, StepAct
 
 # What journals say: one that compensates is `running` there, until it has ended.
 RECORDED_STATES = tuple(state for state in SagaState if state is not SagaState.COMPENSATING)
@@ -104,7 +104,7 @@ async def describe_saga_over_http(
     record = await sagas.read_record(key)
     if record is None:
         return respond({"key": key, "state": None}, 404)
-    return respond(describe_saga(key, record, await sagas.read_outcomes(key, record)))
+    return respond(describe_saga(key, record, await sagas.read_history(key, record)))
 
 
 @routes.add(
@@ -185,7 +185,7 @@ async def find_sagas(
             "kind": one.kind,
             "state": one.state,
             "started": one.started,
-            "changed": datetime.fromtimestamp(one.changed, UTC).isoformat(),
+            "changed": describe_time(one.changed),
             "links": {"self": path_to(SAGA, one.key)},
         }
         for one in found[:limit]
@@ -249,8 +249,8 @@ def describe_refusal(response: SagaResponse) -> dict[str, Any]:
     return details | {"help": ERROR_HELP.format(name=name)}
 
 
-def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> dict[str, Any]:
-    """A saga as JSON: where it stands, and every step with its outcome."""
+def describe_saga(key: str, record: SagaRecord, history: SagaHistory) -> dict[str, Any]:
+    """A saga as JSON: where it stands, and every step with its outcome and its entries."""
     steps = record.plan.steps if record.plan else ()
     waits = record.plan.waits if record.plan else ()
     return {
@@ -258,24 +258,45 @@ def describe_saga(key: str, record: SagaRecord, outcomes: Mapping[str, str]) -> 
         "kind": record.kind,
         "state": record.state,
         "started": record.at,
+        "ended": describe_time(history.moments.get(ENDED)),
+        "turns_back": history.turns_back,
         "reason": record.reason,
         "events": list(record.events),
-        "steps": [describe_step(step, outcomes.get(step.name)) for step in steps],
-        "waits": [
+        "steps": [
             {
-                "name": wait.name,
-                "decision": wait.decision(record.events),
-                "onward": list(wait.onward),
-                "back": list(wait.back),
+                "name": step.name,
+                "outcome": history.outcome(record, step.name),
+                "session": path_to(SESSION, step.do.session),
+                "done": describe_act(history.done.get(step.name)),
+                "undone": describe_act(history.undone.get(step.name)),
             }
-            for wait in waits
+            for step in steps
         ],
+        "waits": [describe_wait(wait, wait.decision(record.events), history) for wait in waits],
+        "trace": traceparent_of(key).split("-")[1],
         "links": link_saga(key),
     }
 
 
-def describe_step(step: Step, outcome: str | None) -> dict[str, Any]:
-    return {"name": step.name, "outcome": outcome, "session": path_to(SESSION, step.do.session)}
+def describe_act(act: StepAct | None) -> dict[str, Any] | None:
+    """What a command came to, with the position and time of its entry; None for nothing yet."""
+    if act is None:
+        return None
+    return {"outcome": act.outcome, "position": act.position, "at": describe_time(act.at)}
+
+
+def describe_wait(wait: Wait, decision: str | None, history: SagaHistory) -> dict[str, Any]:
+    return {
+        "name": wait.name,
+        "decision": decision,
+        "at": describe_time(history.moments.get(decision or "")),
+        "onward": list(wait.onward),
+        "back": list(wait.back),
+    }
+
+
+def describe_time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def link_saga(key: str) -> dict[str, str]:

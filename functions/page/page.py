@@ -26,6 +26,7 @@ from functions.http.sagas import (
     tell_saga,
 )
 from functions.page.decisions import read_fields
+from functions.page.saga_picture import WIDTH, draw_parts
 from functions.page.view import HEADERS, compare_states, group_by_cause, link, render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import OutcomeUnknown
@@ -154,17 +155,17 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
     sagas = Sagas(services.consumer)
     record = await sagas.read_record(key)
     if record is None:
-        return render(request, "saga.html", 404, key=key, saga=None, sessions={}, ended=False)
-    saga = describe_saga(key, record, await sagas.read_outcomes(key, record))
-    steps = record.plan.steps if record.plan else ()
-    sessions = {step.name: step.do.session for step in steps}
+        return render(request, "saga.html", 404, key=key, saga=None, ended=False)
+    history = await sagas.read_history(key, record)
     return render(
         request,
         "saga.html",
         key=key,
-        saga=saga,
-        sessions=sessions,
+        saga=describe_saga(key, record, history),
         ended=record.state.is_end,
+        is_bad=record.state.needs_a_person,
+        parts=draw_parts(record, history),
+        width=WIDTH,
         who=name_caller(services, request),
     )
 

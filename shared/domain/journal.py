@@ -58,7 +58,8 @@ class MessageIdentity:
     `number` is the sender's own, or the one that the journal gave to the message on arrival: the
     message is then recognised by its source and id. `answer` is there where the entry has several
     messages: what this one's handler answered. `trace` is the message's place in a trace, for
-    the worker that makes the entry; it is not stored.
+    the worker that makes the entry; it is not stored. `saga` is the key of the saga whose command
+    it is.
     """
 
     id: str
@@ -68,6 +69,7 @@ class MessageIdentity:
     source: str = OWN_SOURCE
     trace: Trace | None = field(default=None, compare=False)
     answer: Json | None = field(default=None, compare=False)
+    saga: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

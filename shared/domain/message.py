@@ -79,7 +79,7 @@ class Message:
     is there where the message becomes visible at its `time` and not before: the name under which
     its session may cancel it, or empty. `delay` says how many seconds later than the preferred
     region the others see their copies; it is not on the wire, and None leaves it to the type and to
-    the settings.
+    the settings. `saga` is the key of the saga whose command it is; nor is that on the wire.
 
     Raises InvalidMessage for an empty id, session or type, a field that is too long or no text, a
     type with control characters, and a body that is empty, too large or not UTF-8.
@@ -98,6 +98,7 @@ class Message:
     traceparent: str | None = None
     reminder: str | None = None
     delay: float | None = None
+    saga: str | None = None
 
     def __post_init__(self) -> None:
         require_text("message id", self.id)

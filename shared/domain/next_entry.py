@@ -73,7 +73,9 @@ def open_entry(made_from: EntryInput) -> Entry:
     digest = made_from.sent_digest or message.digest
     source = message.source or OWN_SOURCE
     trace = Trace.of(message) if message.traceparent else None
-    identity = MessageIdentity(message.id, message.type, digest, number, source, trace)
+    identity = MessageIdentity(
+        message.id, message.type, digest, number, source, trace, saga=message.saga
+    )
     parked: Mapping[str, int] = head.parked if head else {}
     cursors: Mapping[str, Cursor] = head.cursors if head else {}
     has_evicted = head is not None and head.has_evicted
@@ -371,7 +373,9 @@ def park_beside(claim: Entry, claimed_at: float, message: Message) -> tuple[Entr
     lease = claim.lease and replace(claim.lease, since=claimed_at)
     waiting = replace(claim, lease=lease, parked=add_parked(claim.parked, number.group))
     source = message.source or OWN_SOURCE
-    return waiting, MessageIdentity(message.id, message.type, message.digest, number, source)
+    return waiting, MessageIdentity(
+        message.id, message.type, message.digest, number, source, saga=message.saga
+    )
 
 
 def advance(cursors: Mapping[str, Cursor], number: Number) -> dict[str, Cursor]:

@@ -54,7 +54,10 @@ OF_OLD_RELEASE = "an older release began this journal, and only it can read it: 
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
 # The fields of a message that it is stored with where it has them.
-OPTIONAL = ("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder", "delay")
+OPTIONAL = (
+    *("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder", "delay"),
+    "saga",
+)
 
 
 def pending_id(outbox: Outbox) -> str:

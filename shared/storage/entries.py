@@ -103,7 +103,7 @@ def encode_marker(session: str, marker: Marker, keep_seconds: int) -> Document:
         "id": marker_id(marker.identity.id, marker.identity.source),
         "session": session,
         "kind": "marker",
-        "covered": encode_identity(replace(marker.identity, answer=None)),
+        "covered": encode_identity(replace(marker.identity, answer=None, saga=None)),
         "position": marker.position,
         TTL_FIELD: keep_seconds,
     }
@@ -309,6 +309,8 @@ def encode_identity(identity: MessageIdentity) -> Document:
         named["source"] = identity.source
     if identity.answer:
         named["answer"] = dict(identity.answer)
+    if identity.saga:
+        named["saga"] = identity.saga
     return named
 
 
@@ -325,6 +327,7 @@ def decode_identity(document: Mapping[str, Any]) -> MessageIdentity:
         decode_number(document),
         document.get("source", OWN_SOURCE),
         answer=document.get("answer"),
+        saga=document.get("saga"),
     )
 
 

@@ -31,7 +31,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import HTTP_SOURCE, Draft, Ledger, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
-from shared.domain.saga.plan import SagaState
+from shared.domain.saga.plan import SagaState, StepOutcome
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
@@ -52,7 +52,7 @@ from shared.testkit.regions import TwoRegions
 from tests.business import LEASE_OVER, payment, plain
 from tests.crash_points.regions import IMPATIENT, BusinessRegions, let_others_run
 from tests.saga_stage import order
-from tests.saga_walks import walked
+from tests.saga_walks import insist, walked
 from tests.sized_outputs import WRITER, Sizes, Written, letters, writing
 from tests.world import DELAY_SECONDS, REGIONS, message, require
 
@@ -747,10 +747,12 @@ async def compact(regions: BusinessRegions) -> None:
 
 
 async def saga(regions: BusinessRegions) -> object:
-    """An order of one line, from its start to its end."""
+    """An order of one line, from its start to its end, and a look at what became of it."""
     stage = await walked(order(("p", 60)), None, SagaState.COMPLETED, regions.faults)
-    taken = stage.taken()
+    taken, record = stage.taken(), stage.record("o-1")
     assert len(taken) == len(set(taken))
+    history = await insist(lambda region: stage.book(region).read_history("o-1", record))
+    assert [act.outcome for act in history.done.values()] == [StepOutcome.DONE] * 5
     return sorted(taken), [stage.state(session) for session in ("stock:p", "account:ada")]
 
 

@@ -12,7 +12,7 @@ from functions.app import build_app
 from functions.http.descriptions import describe_entry, describe_standstill
 from functions.http.operate import ResolutionBody, carry_out, list_standstills, show_session
 from functions.http.responses import REPORT_HELP, describe_problem, status_of
-from functions.http.sagas import respond_refused
+from functions.http.sagas import describe_refusal
 from shared.domain import errors, wire
 from shared.domain.journal import (
     Attempt,
@@ -142,7 +142,7 @@ def helps() -> list[str]:
     return [
         *(describe_problem(kind("x"))["help"] for kind in raised),
         *(describe_standstill(one)["help"] for one in standing),
-        json.loads(respond_refused(over).get_body())["help"],
+        describe_refusal(over)["help"],
         REPORT_HELP,
     ]
 

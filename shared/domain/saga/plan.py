@@ -227,7 +227,7 @@ def step_message(key: str, at: str, step: Step, direction: Direction) -> Message
         raise ValueError(f"step {step.name!r} has nothing that undoes it")
     body = json.dumps(command.body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     message_id = step_id(key, step.name, direction)
-    return Message(message_id, command.session, command.type, body.encode(), time=at)
+    return Message(message_id, command.session, command.type, body.encode(), time=at, saga=key)
 
 
 def longest_time(step: Step) -> float:

@@ -3,8 +3,9 @@
 Nothing here remembers anything: every question reads the journal, and every change goes there.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,8 +37,14 @@ from shared.domain.saga.record import (
 )
 from shared.domain.saga.walk import Activity, StartedSaga
 from shared.engine.consume.consume import Consumer
+from shared.engine.consume.outcomes import Answered, Failed
 from shared.engine.handle.handle import parse_body, parse_state, run_pure
 from shared.engine.sagas.steps import RETRY_SECONDS, SagaSteps, interpret
+
+# What one look at a saga reads at most: entries of its own journal, and steps, so many at once.
+ENTRIES_READ_MAX, STEPS_READ_MAX, READ_AT_ONCE = 200, 200, 16
+# No event has these names, because events have no spaces.
+STARTED, ENDED = "the start", "the end"
 
 # An activity as Durable Functions calls it: JSON in, JSON out. It may be called any number of
 # times, at the same time, and in both regions; what raises is to be called again.
@@ -50,6 +57,41 @@ class SagaResponse:
 
     is_accepted: bool
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepAct:
+    """What one command of a step came to, and the entry of its session that says so.
+
+    `at` is when that entry was written last, in seconds since 1970 on the store's clock.
+    """
+
+    outcome: StepOutcome
+    position: int | None = None
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SagaHistory:
+    """What was recorded of a saga: by event, STARTED and ENDED, when its journal had it first.
+
+    By the names of steps, `done` is what they came to, and `undone` what became of undoing them.
+    `turns_back` says that the saga compensates, or did.
+    """
+
+    moments: Mapping[str, float]
+    done: Mapping[str, StepAct] = field(default_factory=dict)
+    undone: Mapping[str, StepAct] = field(default_factory=dict)
+    turns_back: bool = False
+
+    def outcome(self, record: SagaRecord, step: str) -> StepOutcome | None:
+        """Return the outcome of a step so far, by the saga's record where that has it."""
+        if step in record.outcomes or record.state.is_end:
+            return record.outcomes.get(step)
+        if undone := self.undone.get(step):
+            is_undone = undone.outcome is StepOutcome.DONE
+            return StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
+        return self.done[step].outcome if step in self.done else None
 
 
 class Sagas:
@@ -167,25 +209,53 @@ class Sagas:
             raise Unavailable(f"saga {ending.key!r} has not ended")
         return {"ended": record.state.value}
 
-    async def read_outcomes(self, key: str, record: SagaRecord) -> dict[str, StepOutcome]:
-        """Return the outcome of each step so far, read where it was recorded; nothing is run."""
-        if record.state.is_end or record.plan is None or record.at is None:
-            return dict(record.outcomes)
-        found = {s.name: await self.read_outcome(key, record.at, s) for s in record.plan.steps}
-        return {name: outcome for name, outcome in found.items() if outcome is not None}
+    async def read_history(self, key: str, record: SagaRecord) -> SagaHistory:
+        """Return what the journals of a saga and of its steps say of it; nothing is run.
 
-    async def read_outcome(self, key: str, at: str, step: Step) -> StepOutcome | None:
-        """Return the outcome of a step, None for nothing yet."""
-        if step.undo is not None:
-            undone = await self.read_step(step_message(key, at, step, Direction.UNDO))
-            if undone is not None:
-                is_undone = undone.outcome is StepOutcome.DONE
-                return StepOutcome.UNDONE if is_undone else StepOutcome.KEPT
-        done = await self.read_step(step_message(key, at, step, Direction.DO))
-        return done.outcome if done is not None else None
+        Of the steps STEPS_READ_MAX are looked at. Raises Unavailable.
+        """
+        moments: dict[str, float] = {}
+        for stored in await self.worker.journal.oldest_entries(session_of(key), ENTRIES_READ_MAX):
+            state = stored.entry.state or {}
+            for event in state.get("events", ()):
+                moments.setdefault(event, stored.written_at)
+            reached = SagaState(state.get("state", SagaState.AWAITED))
+            if reached is not SagaState.AWAITED:
+                moments.setdefault(STARTED, stored.written_at)
+            if reached.is_end:
+                moments.setdefault(ENDED, stored.written_at)
+        if record.plan is None or record.at is None:
+            return SagaHistory(moments)
+        steps, slots = record.plan.steps[:STEPS_READ_MAX], asyncio.Semaphore(READ_AT_ONCE)
 
-    async def read_step(self, command: Message) -> StepReply | None:
-        return interpret(await self.consumer.read_reply(command))
+        async def read_all(direction: Direction, steps: Iterable[Step]) -> dict[str, StepAct]:
+            async def read(step: Step) -> StepAct | None:
+                async with slots:
+                    return await self.read_act(step_message(key, record.at or "", step, direction))
+
+            named = list(steps)
+            acts = await asyncio.gather(*map(read, named))
+            return {s.name: act for s, act in zip(named, acts, strict=True) if act is not None}
+
+        done = await read_all(Direction.DO, steps)
+        decisions = [(wait, wait.decision(record.events)) for wait in record.plan.waits]
+        turns_back = any(act.outcome is not StepOutcome.DONE for act in done.values()) or any(
+            decision is not None and decision not in wait.onward for wait, decision in decisions
+        )
+        undoable = [s for s in steps if turns_back and s.undo is not None and s.name in done]
+        return SagaHistory(moments, done, await read_all(Direction.UNDO, undoable), turns_back)
+
+    async def read_act(self, command: Message) -> StepAct | None:
+        """Return what a step's command came to, None for nothing yet."""
+        reply = await self.consumer.read_reply(command)
+        known = interpret(reply)
+        if known is None:
+            return None
+        position = reply.position if isinstance(reply, Answered | Failed) else None
+        stored = None
+        if position is not None:
+            stored = await self.worker.journal.stored_entry(command.session, position)
+        return StepAct(known.outcome, position, stored.written_at if stored else None)
 
     async def read_record(self, key: str) -> SagaRecord | None:
         """Return the record in the saga's journal, None where there is none.

@@ -469,7 +469,7 @@ def test_sagas_are_listed_page_by_page_with_what_they_cost(
 
     with running_app(respond) as app:
         status, out, error = run("--url", app.url, "sagas", *words)
-    empty = {"sagas": [], "after": None, "request_units": 0.0}
+    empty: dict[str, Any] = {"sagas": [], "after": None, "request_units": 0.0}
     with running_app(lambda _: (200, empty)) as app:
         nothing = run("--url", app.url, "sagas", *words)
 

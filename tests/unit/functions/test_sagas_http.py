@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -14,12 +15,18 @@ from durabletask.client import OrchestrationStatus
 
 from functions.handlers import orders
 from functions.http import sagas
-from functions.page.page import answer_saga_form, show_saga_steps
+from functions.http.operate import find_session
+from functions.page.page import answer_saga_form, show_saga_steps, show_timeline
+from functions.page.saga_picture import WIDTH, draw_parts
 from functions.triggers import saga_instances
 from functions.triggers.saga_drive import CHANGED
 from functions.triggers.sagas import log_alert
 from shared.domain import next_entry
-from shared.domain.saga.plan import SagaState, instance_of
+from shared.domain.saga.plan import SagaState, Wait, instance_of, traceparent_of
+from shared.domain.saga.record import SagaRecord
+from shared.domain.saga.walk import AwaitChange
+from shared.engine.sagas import sagas as sagas_engine
+from shared.engine.sagas.sagas import SagaHistory
 from shared.storage.entries import encode_entry
 from tests.asking import ask
 from tests.saga_stage import Stage, order, stocked
@@ -251,7 +258,13 @@ async def test_a_saga_is_shown_with_what_each_step_came_to(east: Region) -> None
     assert [step["outcome"] for step in shown["steps"]] == ["done", "done", None, None, None]
     assert (shown["state"], shown["kind"]) == ("running", "order.place")
     assert shown["waits"] == [
-        {"name": "approval", "decision": None, "onward": ["approved"], "back": ["rejected"]}
+        {
+            "name": "approval",
+            "decision": None,
+            "at": None,
+            "onward": ["approved"],
+            "back": ["rejected"],
+        }
     ]
 
 
@@ -506,3 +519,126 @@ async def test_a_form_that_cannot_be_is_a_page_that_says_why_and_changes_nothing
     assert answer.status_code == status
     assert 'role="alert"' in answer.get_body().decode()
     assert east.stage.taken() == before
+
+
+# What became of it, and when.
+
+
+async def read_page(region: Region, key: str = "o-1") -> str:
+    request = ask(path="/operate/saga", query={"key": key})
+    return (await show_saga_steps(region.stage.worker(), request)).get_body().decode()
+
+
+async def walked(east: Region, event: str) -> Any:
+    """A saga to its end, in which each step and the decision take a second."""
+    await east.start()
+    stage = east.stage
+    await stage.clock.sleep(1)
+    walk = await stage.walk("o-1")
+    async for request in walk.steps():
+        if isinstance(request, AwaitChange):
+            await stage.clock.sleep(5)
+            await stage.book().add_event("o-1", event)
+        await stage.clock.sleep(1)
+    _, shown = await east.show()
+    return shown
+
+
+async def test_a_saga_says_when_and_where_each_step_was_recorded(east: Region) -> None:
+    shown = await walked(east, "approved")
+
+    assert shown["state"] == "completed"
+    written = {
+        (session, int(document["id"])): document["_ts"]
+        for session, kept in east.stage.journal.partitions.items()
+        for document in kept.values()
+        if document["kind"] == "entry"
+    }
+    plan = east.stage.record("o-1").plan
+    assert plan is not None
+    for step, said in zip(plan.steps, shown["steps"], strict=True):
+        at = datetime.fromisoformat(said["done"]["at"]).timestamp()
+        assert at == written[(step.do.session, said["done"]["position"])]
+        assert said["undone"] is None
+    times = [step["done"]["at"] for step in shown["steps"]]
+    assert times == sorted(times)
+    assert times[0] < shown["waits"][0]["at"] < times[-1] <= shown["ended"]
+    assert shown["trace"] == traceparent_of("o-1").split("-")[1]
+
+
+async def test_the_entries_of_its_sessions_name_the_saga_and_link_to_it(east: Region) -> None:
+    await walked(east, "approved")
+    services = east.stage.worker()
+
+    _, shown = await find_session(services, "stock:p")
+    assert [one.get("saga") for one in shown["head"]["messages"]] == ["o-1"]
+    request = ask(path="/operate/session", query={"session": "stock:p"})
+    page = (await show_timeline(services, request)).get_body().decode()
+    assert 'a command of saga <a href="/api/operate/saga?key=o-1">o-1</a>' in page
+    request = ask(path="/operate/session", query={"session": "saga:o-1"})
+    page = (await show_timeline(services, request)).get_body().decode()
+    assert 'the journal of saga <a href="/api/operate/saga?key=o-1">o-1</a>' in page
+
+
+async def test_the_picture_has_every_part_in_order_and_a_rejection_is_not_red(
+    east: Region,
+) -> None:
+    await walked(east, "rejected")
+    record, history = await read_both(east)
+
+    parts = draw_parts(record, history)
+
+    assert record.plan is not None
+    names = [[row.name for row in part.rows] for part in parts]
+    assert names == [
+        [part.name] if isinstance(part, Wait) else [step.name for step in part.steps]
+        for part in record.plan.parts
+    ]
+    rows = [row for part in parts for row in part.rows]
+    assert "bad" not in {row.look for row in rows}
+    assert {bar.look for row in rows for bar in row.bars} == {"good", "plain", "undone"}
+    for row in rows:
+        for bar in row.bars:
+            assert 0 <= bar.x <= bar.x + bar.width <= WIDTH
+    begun = [row.bars[0].x for row in rows if row.bars]
+    assert begun == sorted(begun)
+    assert len(set(begun)) == sum(any(row.bars for row in part.rows) for part in parts) == 3
+    page = await read_page(east)
+    assert 'class="bad"' not in page
+    assert page.index("approval</strong>: ") > page.index("reserve.p</strong>: ")
+
+
+async def read_both(region: Region) -> tuple[SagaRecord, SagaHistory]:
+    book = region.stage.book()
+    record = await book.read_record("o-1")
+    assert record is not None
+    return record, await book.read_history("o-1", record)
+
+
+async def test_when_the_entries_are_compacted_away_outcomes_stay_and_times_do_not(
+    east: Region,
+) -> None:
+    await walked(east, "approved")
+    for session, kept in east.stage.journal.partitions.items():
+        if not session.startswith("saga:"):
+            kept.clear()
+
+    _, shown = await east.show()
+
+    assert {step["outcome"] for step in shown["steps"]} == {"done"}
+    assert {step["done"] for step in shown["steps"]} == {None}
+    assert "completed, started" in await read_page(east)
+
+
+async def test_a_look_at_a_saga_of_very_many_steps_reads_some_of_them(
+    east: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await walked(east, "approved")
+    monkeypatch.setattr(sagas_engine, "STEPS_READ_MAX", 2)
+    east.stage.fault_plan.made.clear()
+
+    _, shown = await east.show()
+
+    assert [step["done"] is not None for step in shown["steps"]] == [True, True, *[False] * 3]
+    assert {step["outcome"] for step in shown["steps"]} == {"done"}
+    assert east.stage.fault_plan.made.count("marker") == 2

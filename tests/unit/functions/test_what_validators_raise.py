@@ -74,7 +74,7 @@ def world() -> World:
 
 
 async def start(world: World, body: str) -> func.HttpResponse:
-    request = ask(body, route={"saga": "o-1"}, query={"type": "trip.ask"})
+    request = ask(body, route={"key": "o-1"}, query={"type": "trip.ask"})
     return await sagas.start_saga_over_http(world.east, request, Hub())
 
 
