@@ -1,6 +1,8 @@
 """`lockstep`: make an app, run it on this machine, and look after one that runs."""
 
+import shlex
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Never
 
@@ -12,10 +14,17 @@ from cli.decide import VERBS, build_verb, edit, end_session, erase_data, redirec
 from cli.display import tell
 from cli.doctor import doctor
 from cli.errors import dismiss_report, print_errors, repeat_delivery
-from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed
-from cli.folders import package_app, prebuild_package, run_tests, write_app, write_handler
+from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed, Misuse
+from cli.folders import (
+    package_app,
+    prebuild_package,
+    run_tests,
+    show_path,
+    write_app,
+    write_handler,
+)
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
-from cli.running import run_program
+from cli.running import find_up, run_program
 from cli.sagas import saga
 from cli.send import ask, publish, send_one, sweep
 from cli.watch import watch_session
@@ -27,18 +36,39 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 new = typer.Typer(no_args_is_help=True, help="Write an app, or a part of one, with its own test.")
+# What shows that an app works.
+STEPS = ("lockstep test", "lockstep up --reload")
 MAKE = "Make an app, test it, run it"
 app.add_typer(new, name="new", rich_help_panel=MAKE)
 app.add_typer(saga, name="saga", rich_help_panel="Decide")
 
 AppFolder = Annotated[
-    Path, typer.Option("--app", metavar="DIR", help="where function_app.py is (default: here)")
+    Path,
+    typer.Option(
+        "--app",
+        metavar="DIR",
+        help="where function_app.py is (default: here, or the nearest folder above)",
+        show_default=False,
+    ),
 ]
 
 
-def tell_written(paths: Sequence[Path]) -> None:
+def tell_written(paths: Sequence[Path], *steps: str) -> None:
+    """Say what was written, and the commands that come next."""
     for path in paths:
-        typer.echo(f"wrote {path}")
+        typer.echo(f"wrote {show_path(path)}")
+    typer.echo("next, `up` in a terminal of its own:")
+    for step in steps:
+        typer.echo(f"  {step}")
+
+
+def print_version(is_asked: bool) -> None:
+    if is_asked:
+        try:
+            typer.echo(f"lockstep {version('lockstep')}")
+        except PackageNotFoundError:
+            typer.echo("lockstep of a checkout that is not installed")
+        raise typer.Exit
 
 
 @app.callback()
@@ -57,28 +87,40 @@ def choose_app(
     timeout: Annotated[
         float, typer.Option(envvar="LOCKSTEP_TIMEOUT", min=0.1, help="seconds for an answer")
     ] = 30.0,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=print_version, is_eager=True, help="print the version"),
+    ] = False,
 ) -> None:
-    # Made by the commands that need it: the others ask nobody.
-    context.obj = lambda: AppClient.of(url, key, timeout, tell, token=token)
+    def connect() -> AppClient:
+        """Made by the commands that need it: the others ask nobody."""
+        # What is said in words or by the environment goes before what runs in this folder.
+        up = None if url.strip() else find_up()
+        if up is None:
+            return AppClient.of(url, key, timeout, tell, token=token)
+        return AppClient.of(up["url"], key or up["key"], timeout, tell, token=token)
+
+    context.obj = connect
 
 
 @new.command("app")
 def new_app(folder: Annotated[Path, typer.Argument(help="the folder to make")]) -> None:
-    """Make a folder with an app: function_app.py, its settings, a handler, its test, a sample."""
-    tell_written(write_app(folder))
-    typer.echo(f"next: lockstep test {folder}, then lockstep up --app {folder}")
+    """Make a folder with an app: a handler, its test, a sample, and what a repository needs."""
+    written = write_app(folder)
+    tell_written(written, f"cd {shlex.quote(show_path(folder))}", *STEPS)
 
 
 @new.command("handler")
 def new_handler(name: str, folder: AppFolder = Path()) -> None:
     """Add a module of handlers and its test to an app; the app finds it."""
-    tell_written(write_handler(folder, name))
+    sample = f"lockstep send {name}-1 {name}.add '{{\"amount\": 5}}'"
+    tell_written(write_handler(folder, name), *STEPS, sample, f"lockstep show {name}-1")
 
 
 @new.command("saga")
 def new_saga(name: str, folder: AppFolder = Path()) -> None:
     """Add a saga over two sessions, its participants and their test to an app."""
-    tell_written(write_handler(folder, name, "saga"))
+    tell_written(write_handler(folder, name, "saga"), *STEPS)
 
 
 @app.command("test", rich_help_panel=MAKE)
@@ -109,7 +151,12 @@ def package_folder(
 @app.command("up", rich_help_panel=MAKE)
 def up(
     folder: AppFolder = Path(),
-    data: Annotated[Path, typer.Option(help="keeps queues, journal and logs")] = Path(".up"),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="keeps queues, journal, logs and ports (default: .up in the app)"
+        ),
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="delete earlier data first")] = False,
     reload: Annotated[
         bool, typer.Option("--reload", help="start the hosts again when a file changes")
@@ -117,6 +164,16 @@ def up(
     add_region: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="a further region beside the two (repeatable)"),
+    ] = None,
+    port_base: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65_000, help="the first of the ports (default: those of the last time)"
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="an app setting of every host (repeatable)"),
     ] = None,
 ) -> None:
     """Start Azure on this machine with the app in both regions, and say how to reach it."""
@@ -127,7 +184,18 @@ def up(
             f"Azure on one machine is not installed ({error}): in a checkout of Lockstep,"
             " `pip install ./emulator` brings it"
         ) from error
-    keep_app_up(folder, data, add_region or [], is_fresh=fresh, reloads=reload)
+    pairs = [one.partition("=") for one in setting or ()]
+    if wrong := [name for name, equals, _ in pairs if not (name and equals)]:
+        raise Misuse(f"--setting {wrong[0]!r} is not NAME=VALUE")
+    keep_app_up(
+        folder,
+        data,
+        add_region or [],
+        {name: value for name, _, value in pairs},
+        port_base=port_base,
+        is_fresh=fresh,
+        reloads=reload,
+    )
 
 
 # By what they are for, as --help shows them.

@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 from urllib.parse import quote
 
 from cli.failures import CommandFailed
-from cli.regions import keep_config
+from cli.folders import show_path
+from cli.running import UP_DIRECTORY
 from local.testing.cloud import CloudProcess, running_cloud
 from local.testing.control import ControlRefused
 
@@ -20,6 +21,8 @@ from local.testing.control import ControlRefused
 KEY = "lockstep-local"
 # How long after the first region's copy of a message the others' become visible.
 SECONDARY_DELAY_SECONDS = 5
+SOONER = {"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)}
+NO_SETTINGS: Mapping[str, str] = {}
 POLL_SECONDS = 0.5
 # What a change of means new code, or new limits.
 RELOADED = frozenset({".py", ".html", ".json"})
@@ -59,18 +62,17 @@ FLIGHT = SampleMessage(
 
 
 def prepare_cloud(
-    app: Path, config: Path, more: Sequence[str], directory: Path
+    app: Path, config: Path, directory: Path, *more: str, settings: Mapping[str, str] = NO_SETTINGS
 ) -> AbstractContextManager[CloudProcess]:
     """Run a cloud for one `with` block, for a person to watch: what it keeps lies in the directory.
 
-    The other regions see copies sooner than by default. Raises as `keep_config` does before
-    anything starts, and ChildFailed in the block when the cloud does not become ready.
+    `more` are words for the cloud. The other regions see copies sooner than by default. ChildFailed
+    is raised in the block when the cloud does not become ready.
     """
-    kept = keep_config(config, more, directory)
     return running_cloud(
-        *("--app", str(app), "--config", str(kept), "--data", str(directory / "cloud")),
+        *("--app", str(app), "--config", str(config), "--data", str(directory / "cloud"), *more),
         logs=directory / "logs",
-        settings={"LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS)},
+        settings={**SOONER, **settings},
     )
 
 
@@ -85,42 +87,66 @@ def app_settings(served: CloudProcess) -> dict[str, str]:
         "LOCKSTEP_DATABASE": served.contract["cosmos"]["database"],
         "LOCKSTEP_JOURNAL": containers["journal"],
         "LOCKSTEP_LEASES": containers["leases"],
-        "LOCKSTEP_SECONDARY_DELAY_SECONDS": str(SECONDARY_DELAY_SECONDS),
+        **SOONER,
         "Cosmos": served.cosmos_connection,
         **{f"ServiceBus_{region}": text for region, text in buses.items()},
     }
 
 
-def tell_how_to_reach(cloud: CloudProcess, sample: SampleMessage = FLIGHT) -> None:
-    """Print the page's address, and lines for a shell, each of which works as it is printed."""
-    sys.stdout.write("\n".join(describe_cloud(cloud, sample)) + "\n")
+def tell_how_to_reach(
+    cloud: CloudProcess, app: Path, directory: Path, sample: SampleMessage | None
+) -> dict[str, str]:
+    """Print addresses, and lines for a shell, each of which works in this folder as it is printed.
+
+    What reaches the cloud is written into the file `env` of the directory, for a shell as well, and
+    returned.
+    """
+    settings = app_settings(cloud) | {
+        "LOCKSTEP_URL": ",".join(cloud.contract["hosts"].values()),
+        "LOCKSTEP_KEY": KEY,
+        "LOCAL_CONTROL": cloud.contract["control"],
+    }
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
+    (directory / "env").write_text("".join(lines), encoding="utf-8")
+    sys.stdout.write("\n".join(describe_cloud(cloud, app, directory / "env", sample)) + "\n")
     sys.stdout.flush()
+    return settings
 
 
-def describe_cloud(cloud: CloudProcess, sample: SampleMessage) -> Iterator[str]:
+def describe_cloud(
+    cloud: CloudProcess, app: Path, env: Path, sample: SampleMessage | None
+) -> Iterator[str]:
     hosts: Mapping[str, str] = cloud.contract["hosts"]
     region = cloud.regions[0]
     control, api = cloud.contract["control"], f"{hosts[region]}/api"
+    width = max(map(len, hosts))
     yield ""
     yield "The operations page, in each region:"
-    yield from (f"  {url}/api/operate?code={KEY}" for url in hosts.values())
+    yield from (f"  {name:{width}}  {url}/api/operate?code={KEY}" for name, url in hosts.items())
     yield ""
-    yield "For a producer and the command line, in the shell that starts them:"
-    settings = app_settings(cloud) | {
-        "LOCKSTEP_URL": ",".join(hosts.values()),
-        "LOCKSTEP_KEY": KEY,
-        "LOCAL_CONTROL": control,
-    }
-    yield from (f"  export {name}={shlex.quote(value)}" for name, value in settings.items())
-    # Neither `/` nor what a shell would read: the body is quoted, the name is for the path.
-    path = f"sessions/{quote(sample.session, safe='')}"
-    accepts = f"{api}/{path}/messages?type={quote(sample.type, safe='')}&code={KEY}"
-    body = shlex.quote(json.dumps(sample.body))
+    yield "In another terminal:"
+    here = Path.cwd()
+    if env.parent != app / UP_DIRECTORY:
+        yield f"  . {shlex.quote(show_path(env))}"
+    elif not here.is_relative_to(app):
+        yield f"  cd {shlex.quote(show_path(app))}"
+    if sample:
+        name, body = shlex.quote(sample.session), json.dumps(sample.body)
+        yield f"  lockstep send {name} {shlex.quote(sample.type)} {shlex.quote(body)}"
+        yield f"  lockstep show {name}"
+    yield "  lockstep faults"
     yield ""
-    yield "Send a message, look at its session, list what stands still:"
-    yield f"  curl -sS -X POST '{accepts}' -H 'Idempotency-Key: first' -d {body}"
-    yield f"  curl -sS '{api}/{path}?code={KEY}'"
-    yield f"  curl -sS '{api}/faults?code={KEY}'"
+    yield "For a producer, and for all that asks for LOCKSTEP_URL or LOCAL_CONTROL:"
+    yield f"  . {shlex.quote(show_path(env))}"
+    if sample:
+        # Neither `/` nor what a shell would read: the body is quoted, the name is for the path.
+        path = f"sessions/{quote(sample.session, safe='')}"
+        accepts = f"{api}/{path}/messages?type={quote(sample.type, safe='')}&code={KEY}"
+        yield ""
+        yield "The same over HTTP:"
+        yield f"  curl -sS -X POST '{accepts}' -H 'Idempotency-Key: first' -d {shlex.quote(body)}"
+        yield f"  curl -sS '{api}/{path}?code={KEY}'"
+        yield f"  curl -sS '{api}/faults?code={KEY}'"
     yield ""
     yield "Kill a region's host and its namespace, and bring them back:"
     down = shlex.quote(json.dumps({"component": f"servicebus.{region}", "action": "down"}))
@@ -136,11 +162,17 @@ def describe_cloud(cloud: CloudProcess, sample: SampleMessage) -> Iterator[str]:
     yield "Ctrl-C stops everything."
 
 
-def keep_up(cloud: CloudProcess, watched: Sequence[Path] = ()) -> None:
+def keep_up(
+    cloud: CloudProcess,
+    watched: Sequence[Path] = (),
+    require_code: Callable[[], object] = lambda: None,
+) -> None:
     """Wait until the cloud ends by itself, which raises ChildFailed.
 
     When a file below the watched folders changes, the hosts are started again, one region after
-    the other. A host that does not start is told of, and tried again after the next change.
+    the other, unless `require_code` raises CommandFailed about the new code. The first that does
+    not start is told of, and those after it go on with the code that they have, until the next
+    change.
     """
     before = find_versions(watched)
     while cloud.child.is_running:
@@ -149,7 +181,14 @@ def keep_up(cloud: CloudProcess, watched: Sequence[Path] = ()) -> None:
         if now != before:
             changed = sorted(path.name for path, _ in before.items() ^ now.items())
             sys.stdout.write(f"{', '.join(dict.fromkeys(changed))} changed\n")
-            restart_hosts(cloud)
+            sys.stdout.flush()
+            try:
+                require_code()
+            except CommandFailed as error:
+                sys.stdout.write(f"{error}\nall regions go on with the code that they have\n")
+                sys.stdout.flush()
+            else:
+                restart_hosts(cloud)
         before = now
     raise cloud.child.failure("the local cloud ended")
 
@@ -169,12 +208,17 @@ def find_versions(folders: Iterable[Path]) -> dict[Path, int]:
 
 
 def restart_hosts(cloud: CloudProcess) -> None:
-    for region in cloud.regions:
+    """Start the hosts again, one after the other, until one does not start."""
+    for place, region in enumerate(cloud.regions):
         try:
             cloud.control.act(region, "stop")
             cloud.control.act(region, "start")
         except ControlRefused as error:
             sys.stdout.write(f"{region} does not run: {error}\n")
+            if others := ", ".join(cloud.regions[place + 1 :]):
+                sys.stdout.write(f"the code that was before it goes on in {others}\n")
+            return
         else:
             sys.stdout.write(f"{region} runs the new code\n")
-        sys.stdout.flush()
+        finally:
+            sys.stdout.flush()

@@ -2,7 +2,9 @@
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import Any
 
 from rich.console import Console
@@ -35,6 +37,16 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], none: str
         console.print(table)
     # Columns are filled with spaces, which nobody wants at the end of a line.
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def print_wrapped(text: str) -> None:
+    """A paragraph in lines that fit the terminal, or 80 columns where there is none."""
+    width, escaped = get_terminal_size().columns, escape_control(text)
+    indent = " " * (len(escaped) - len(escaped.lstrip()) + 4)
+    lines = textwrap.wrap(
+        escaped, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def tell(text: str) -> None:

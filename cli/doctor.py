@@ -3,6 +3,7 @@
 It reads and changes nothing. Each finding names the next step.
 """
 
+import ast
 import json
 import os
 import re
@@ -17,10 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import AppClient, AppRefused, NotReached
-from cli.display import print_json, print_table
+from cli.display import print_json, print_wrapped
 from cli.failures import REFUSED, Misuse, NoAnswer
-from cli.folders import REQUIREMENTS
+from cli.folders import REQUIREMENTS, require_app, show_path
 from cli.look import AsJson, client_of
+from cli.regions import CONFIG
 from shared.settings import SETTINGS, InvalidSettings, Settings
 
 PYTHON_LEAST = (3, 13)
@@ -158,6 +160,66 @@ def check_versions(requirements: Path) -> Iterator[Finding]:
             yield Finding("versions", f"{name} is {found}, and {pinned} was tested", step)
 
 
+def find_lost_destinations(app: Path, config: Path) -> Iterator[tuple[str, str]]:
+    """Yield where an app's handlers name a queue or a topic by `to=` that is in no namespace.
+
+    Each is `FILE:LINE` and the name. Only a text is seen, and a name that the module gives one.
+    """
+    document = json.loads(config.read_text("utf-8"))
+    # What HERE and OUTPUTS are: the app's own queues, whatever the settings call them.
+    known = {"$here", ""} | {
+        one["Name"]
+        for namespace in document["UserConfig"]["Namespaces"]
+        for one in (*namespace.get("Queues", ()), *namespace.get("Topics", ()))
+    }
+    package = app / "functions/handlers"
+    for path in sorted((package if package.is_dir() else app / "handlers").rglob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue  # whoever imports it says so
+        texts = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("Output"):
+                continue
+            for to in (one.value for one in node.keywords if one.arg == "to"):
+                named = texts.get(to.id) if isinstance(to, ast.Name) else to
+                name = named.value if isinstance(named, ast.Constant) else None
+                if isinstance(name, str) and name not in known:
+                    yield f"{show_path(path)}:{to.lineno}", name
+
+
+def check_folder(
+    folder: Path, values: Mapping[str, str], checked: list[str], skipped: list[str]
+) -> Iterator[Finding]:
+    """Yield what is wrong in an app's folder, and add to the lists what was looked at."""
+    try:
+        app = require_app(folder)
+        own = app / CONFIG.name
+        for place, queue in find_lost_destinations(app, own if own.exists() else CONFIG):
+            step = f"correct the name, or declare the queue in {show_path(own)} and in Azure"
+            yield Finding("queues", f"{place}: there is no queue {queue!r}", step)
+        checked.append("queues that handlers name")
+    except Misuse as error:
+        app = folder
+        skipped.append(f"queues that handlers name: {error}")
+    host = app / "host.json"
+    if folder == Path() and not host.exists():
+        skipped.append("host.json: there is none here, and --app names no folder")
+        return
+    try:
+        yield from check_host(json.loads(host.read_text(encoding="utf-8")), values)
+        checked.append("host.json")
+    except (OSError, ValueError) as error:
+        yield Finding("host.json", f"{host}: {error}", "lockstep new app writes one")
+
+
 def check_apps(client: AppClient) -> Iterator[Finding]:
     """Yield what the running apps say of themselves, each asked for its status by key."""
     regions: dict[str, str] = {}
@@ -258,26 +320,23 @@ def doctor(
             skipped.append("what an app's bindings need: a producer's environment may lack it")
     else:
         skipped.append("settings: there are none in the environment, and --settings names no file")
-    host = folder / "host.json"
-    if folder == Path() and not host.exists():
-        skipped.append("host.json: there is none here, and --app names no folder")
-    else:
-        try:
-            findings += check_host(json.loads(host.read_text(encoding="utf-8")), values)
-            checked.append("host.json")
-        except (OSError, ValueError) as error:
-            findings.append(Finding("host.json", f"{host}: {error}", "lockstep new app writes one"))
+    findings += check_folder(folder, values, checked, skipped)
     try:
         findings += check_apps(client_of(context))
         checked.append("apps, key, queues and roles")
-    except Misuse as error:
+    except (Misuse, NoAnswer) as error:
         skipped.append(f"apps: {error}")
     if as_json:
         listed = [asdict(one) for one in findings]
         print_json({"findings": listed, "checked": checked, "skipped": skipped})
     else:
-        rows = [(one.check, one.wrong, one.next) for one in findings]
-        print_table(("check", "what is wrong", "next step"), rows, "Nothing is wrong.")
-        print_table(("checked", "not checked"), [(", ".join(checked), "; ".join(skipped))], "")
+        for one in findings:
+            print_wrapped(f"{one.check}: {one.wrong}")
+            print_wrapped(f"  next: {one.next}")
+        if not findings:
+            print_wrapped("Nothing is wrong.")
+        print_wrapped(f"checked: {', '.join(checked)}")
+        for what in skipped:
+            print_wrapped(f"not checked: {what}")
     if findings:
         raise typer.Exit(REFUSED)

@@ -37,10 +37,28 @@ LEFT_OUT = shutil.ignore_patterns(
 
 
 def require_app(folder: Path) -> Path:
-    """The folder, absolute; raises Misuse where there is no function_app.py in it."""
+    """The app's folder, absolute; raises Misuse where there is no function_app.py in it.
+
+    Where no folder is named it is this one, or the nearest above it that has an app.
+    """
+    if folder == Path():
+        here = folder.resolve()
+        for one in (here, *here.parents):
+            if (one / "function_app.py").is_file():
+                return one
+        raise Misuse(
+            "there is no app: no function_app.py is in this folder or in one above it;"
+            " `lockstep new app NAME` makes an app, and --app names the folder of another one"
+        )
     if not (folder / "function_app.py").is_file():
         raise Misuse(f"{folder} is no app: there is no function_app.py in it")
     return folder.resolve()
+
+
+def show_path(path: Path) -> str:
+    """A path as somebody in this folder would name it: relative, unless it lies elsewhere."""
+    whole, here = path.resolve(), Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
 
 
 def write_app(folder: Path) -> list[Path]:

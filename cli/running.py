@@ -1,17 +1,23 @@
 """A program that signals end in order, and its directory, which one run at a time holds."""
 
 import fcntl
+import json
 import logging
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import IO, Never
+from typing import IO, Any, Never
 
-from cli.failures import CommandFailed
+from cli.failures import CommandFailed, NoAnswer
+
+# What `lockstep up` keeps in an app's folder, and where it writes how it is reached.
+UP_DIRECTORY, UP_MARKER = ".up", "lockstep-up.json"
+LOOK_SECONDS = 0.1
 
 
 def run_program(main: Callable[[Sequence[str]], int]) -> Never:
@@ -47,10 +53,15 @@ def run_directory(directory: Path, marker: str, *, maker: str, is_fresh: bool) -
         raise DirectoryRefused(f"{directory} is not empty and was not made by {maker}; use --data")
     directory.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise DirectoryRefused(f"{directory} is in use by another run") from error
+        for is_last in (False, False, True):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if is_last:
+                    raise DirectoryRefused(f"{directory} is in use by another run") from error
+                # Whoever looks for a run (find_up) holds it for a moment.
+                time.sleep(LOOK_SECONDS)
         if is_fresh:
             file.truncate(0)
             for other in directory.iterdir():
@@ -59,3 +70,39 @@ def run_directory(directory: Path, marker: str, *, maker: str, is_fresh: bool) -
                 elif other != path:
                     other.unlink()
         yield file
+
+
+def read_marker(file: IO[str]) -> dict[str, Any]:
+    """What a run wrote of itself into its marker; empty where it wrote nothing that can be read."""
+    file.seek(0)
+    try:
+        found = json.load(file)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def find_up() -> dict[str, Any] | None:
+    """How the `lockstep up` of this folder, or of the nearest above it, is reached.
+
+    None where there was none. Raises NoAnswer where it does not run any more, or is still starting.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        try:
+            file = (folder / UP_DIRECTORY / UP_MARKER).open(encoding="utf-8")
+        except OSError:
+            continue
+        with file:
+            try:
+                # Whoever runs holds it exclusively, and loses it with its process.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if "url" in (found := read_marker(file)):
+                    return found
+                raise NoAnswer(f"`lockstep up` of {folder} is still starting") from None
+        raise NoAnswer(
+            f"`lockstep up` of {folder} does not run: start it there,"
+            " or name another app by LOCKSTEP_URL or --url"
+        )
+    return None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.cloud import KEY, app_settings, keep_up, prepare_cloud, tell_how_to_reach
-from cli.regions import CONFIG
+from cli.cloud import FLIGHT, KEY, app_settings, keep_up, prepare_cloud, tell_how_to_reach
+from cli.regions import CONFIG, keep_config
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
 from proof.demo.checker import DemoHistory, StoredStatus, check_history
@@ -114,7 +114,9 @@ def run(options: DemoOptions) -> int:
             raise flights.SourceUnreadable(f"{source} holds no flight that could become messages")
         console.print(f"{len(expected.sent)} messages; starting Azure on this machine")
         cloud = running.enter_context(
-            prepare_cloud(ROOT, CONFIG, options.more_regions, options.data)
+            prepare_cloud(
+                ROOT, keep_config(CONFIG, options.more_regions, options.data), options.data
+            )
         )
         for host in cloud.contract["hosts"].values():
             watched = f"watch it on the operations page: {host}/api/operate?code={KEY}"
@@ -126,7 +128,7 @@ def run(options: DemoOptions) -> int:
         page.write(options.report)
         page.print(console, options.report)
         if options.keeps_running:
-            tell_how_to_reach(cloud)
+            tell_how_to_reach(cloud, ROOT, options.data, FLIGHT)
             keep_up(cloud)
     return result.exit_status()
 

@@ -163,23 +163,26 @@ def launch_cloud(
 
 
 @contextmanager
-def reserve_ports() -> Iterator[int]:
+def reserve_ports(ports: int = PORTS, base: int | None = None) -> Iterator[int]:
     """Hold a row of ports that a cloud may listen on; yields the first of them.
+
+    With a base it is that row. Raises OSError where another program listens on one of it, or no
+    free row was found.
 
     The ports are bound and not listened on: on Linux a listener that shares its address
     (SO_REUSEADDR) gets them, and nobody who asks for any free port does.
     """
     with ExitStack() as row:
-        for base in random.sample(range(*PORT_BASES), 100):
-            if all(map(is_free, range(base, base + PORTS))):
-                break
-        else:
+        tried = random.sample(range(*PORT_BASES), 100)
+        rows = (one for one in tried if all(map(is_free, range(one, one + ports))))
+        first = next(rows, None) if base is None else base
+        if first is None:
             raise OSError("no row of free ports was found")
-        for port in range(base, base + PORTS):
+        for port in range(first, first + ports):
             holder = row.enter_context(socket.socket())
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             holder.bind((HOST, port))
-        yield base
+        yield first
 
 
 def is_free(port: int) -> bool:

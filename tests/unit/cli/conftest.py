@@ -1,6 +1,7 @@
 """A command line that is told of no app but by its own words."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +11,11 @@ type Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
-def no_app_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_app_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LOCKSTEP_URL", raising=False)
+    # Neither an app nor what runs of it is in this folder or above it.
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
 
 
 @pytest.fixture

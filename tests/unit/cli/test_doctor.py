@@ -81,7 +81,9 @@ def test_what_is_planted_in_the_settings_is_named_with_the_next_step(
     shown = run(*words)[1]
 
     assert (wrong in found["wrong"], step in found["next"]) == (True, True), found
-    assert (found["wrong"] in shown, found["next"] in shown) == (True, True), shown
+    said = " ".join(shown.split())
+    assert (found["wrong"] in said, found["next"] in said) == (True, True), shown
+    assert [one for one in shown.splitlines() if len(one) > 80 and len(one.split()) > 1] == []
 
 
 def test_nothing_is_said_of_sound_settings() -> None:
