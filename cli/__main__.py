@@ -12,12 +12,13 @@ from cli.backtest import backtest
 from cli.client import AppClient
 from cli.decide import VERBS, build_verb, edit, end_session, erase_data, redirect, replace_state
 from cli.display import tell
-from cli.doctor import doctor
+from cli.doctor import doctor, find_lost_destinations
 from cli.errors import dismiss_report, print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed, Misuse
 from cli.folders import (
     package_app,
     prebuild_package,
+    require_app,
     run_tests,
     show_path,
     write_app,
@@ -128,7 +129,9 @@ def run_app_tests(
     folder: Annotated[Path, typer.Argument(help="the app's folder")] = Path(),
     arguments: Annotated[list[str] | None, typer.Argument(help="more words for pytest")] = None,
 ) -> None:
-    """Run an app's tests."""
+    """Run an app's tests, and name the queues that are nowhere."""
+    for lost in find_lost_destinations(require_app(folder)):
+        tell(f"{lost.wrong}: {lost.next}")
     raise typer.Exit(run_tests(folder, arguments or []))
 
 

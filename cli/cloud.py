@@ -135,6 +135,7 @@ def describe_cloud(
         yield f"  lockstep send {name} {shlex.quote(sample.type)} {shlex.quote(body)}"
         yield f"  lockstep show {name}"
     yield "  lockstep faults"
+    yield "  lockstep new handler NAME"
     yield ""
     yield "For a producer, and for all that asks for LOCKSTEP_URL or LOCAL_CONTROL:"
     yield f"  . {shlex.quote(show_path(env))}"

@@ -22,7 +22,7 @@ from cli.display import print_json, print_wrapped
 from cli.failures import REFUSED, Misuse, NoAnswer
 from cli.folders import REQUIREMENTS, require_app, show_path
 from cli.look import AsJson, client_of
-from cli.regions import CONFIG
+from cli.regions import CONFIG, find_config, read_config
 from shared.settings import SETTINGS, InvalidSettings, Settings
 
 PYTHON_LEAST = (3, 13)
@@ -160,16 +160,16 @@ def check_versions(requirements: Path) -> Iterator[Finding]:
             yield Finding("versions", f"{name} is {found}, and {pinned} was tested", step)
 
 
-def find_lost_destinations(app: Path, config: Path) -> Iterator[tuple[str, str]]:
+def find_lost_destinations(app: Path) -> Iterator[Finding]:
     """Yield where an app's handlers name a queue or a topic by `to=` that is in no namespace.
 
-    Each is `FILE:LINE` and the name. Only a text is seen, and a name that the module gives one.
+    Only a text is seen, and a name that the module gives one. Raises CommandFailed as read_config.
     """
-    document = json.loads(config.read_text("utf-8"))
+    config = find_config(app)
     # What HERE and OUTPUTS are: the app's own queues, whatever the settings call them.
     known = {"$here", ""} | {
         one["Name"]
-        for namespace in document["UserConfig"]["Namespaces"]
+        for namespace in read_config(config)["UserConfig"]["Namespaces"]
         for one in (*namespace.get("Queues", ()), *namespace.get("Topics", ()))
     }
     package = app / "functions/handlers"
@@ -192,7 +192,11 @@ def find_lost_destinations(app: Path, config: Path) -> Iterator[tuple[str, str]]
                 named = texts.get(to.id) if isinstance(to, ast.Name) else to
                 name = named.value if isinstance(named, ast.Constant) else None
                 if isinstance(name, str) and name not in known:
-                    yield f"{show_path(path)}:{to.lineno}", name
+                    text = f"{show_path(path)}:{to.lineno}: there is no queue or topic {name!r}"
+                    own = show_path(app / CONFIG.name)
+                    yield Finding(
+                        "queues", text, f"correct it, or declare it in {own} and in Azure"
+                    )
 
 
 def check_folder(
@@ -201,10 +205,7 @@ def check_folder(
     """Yield what is wrong in an app's folder, and add to the lists what was looked at."""
     try:
         app = require_app(folder)
-        own = app / CONFIG.name
-        for place, queue in find_lost_destinations(app, own if own.exists() else CONFIG):
-            step = f"correct the name, or declare the queue in {show_path(own)} and in Azure"
-            yield Finding("queues", f"{place}: there is no queue {queue!r}", step)
+        yield from find_lost_destinations(app)
         checked.append("queues that handlers name")
     except Misuse as error:
         app = folder

@@ -14,13 +14,35 @@ CONFIG = Path(__file__).with_name("local.config.json")
 NAME_MAX = 9
 
 
+def find_config(app: Path) -> Path:
+    """The configuration of an app: its own file of this name, or Lockstep's."""
+    own = app / CONFIG.name
+    return own if own.exists() else CONFIG
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read a configuration; raises CommandFailed where it lacks what is looked up in it here."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        for section, name in (
+            *(("UserConfig", "Namespaces"), ("Cosmos", "Regions")),
+            *(("Hosts", "Regions"), ("Hosts", "Values")),
+        ):
+            found[section][name]
+    except KeyError as error:
+        raise CommandFailed(f"{path}: there is no {error.args[0]}") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise CommandFailed(f"{path} is no configuration of a local cloud: {error}") from None
+    return found
+
+
 def keep_config(config: Path, more: Sequence[str], directory: Path) -> Path:
     """Write what a run's cloud is made of into its directory, with further regions.
 
     Raises CommandFailed for a name that cannot be one, and where an earlier run had other regions:
     its journal knows them.
     """
-    grown, kept = add_regions(json.loads(config.read_text("utf-8")), more), directory / config.name
+    grown, kept = add_regions(read_config(config), more), directory / config.name
     names = grown["Hosts"]["Regions"]
     if kept.exists():
         before = json.loads(kept.read_text("utf-8"))["Hosts"]["Regions"]

@@ -11,8 +11,8 @@ from cli.cloud import FLIGHT, SOONER, SampleMessage, keep_up, prepare_cloud, tel
 from cli.display import tell
 from cli.doctor import find_lost_destinations
 from cli.failures import CommandFailed
-from cli.folders import ROOT, require_app, show_path
-from cli.regions import CONFIG, keep_config
+from cli.folders import ROOT, require_app
+from cli.regions import find_config, keep_config
 from cli.running import UP_DIRECTORY, UP_MARKER, read_marker, run_directory
 from cli.trial import try_app
 from local.testing.cloud import reserve_ports
@@ -31,7 +31,7 @@ def keep_app_up(
 ) -> None:
     """Start everything, say how to reach it, and wait; raises CommandFailed."""
     folder = require_app(app)
-    kept, own, sample = (data or folder / UP_DIRECTORY).resolve(), folder / CONFIG.name, None
+    kept, sample = (data or folder / UP_DIRECTORY).resolve(), None
     if folder == ROOT:
         sample = FLIGHT
     elif (folder / "sample.json").exists():
@@ -39,11 +39,11 @@ def keep_app_up(
     # It returns by an exception only: Ctrl-C, or the end of the cloud.
     try:
         with run_directory(kept, UP_MARKER, maker="this command", is_fresh=is_fresh) as marker:
-            config = keep_config(own if own.exists() else CONFIG, more_regions, kept)
+            config = keep_config(find_config(folder), more_regions, kept)
 
             def require_code() -> Mapping[str, Sequence[str]]:
-                for place, queue in find_lost_destinations(folder, config):
-                    tell(f"{place}: no namespace of {show_path(config)} has the queue {queue!r}")
+                for lost in find_lost_destinations(folder):
+                    tell(f"{lost.wrong}: {lost.next}")
                 return try_app(folder, config, {**SOONER, **settings})
 
             found = require_code()

@@ -41,11 +41,13 @@ def given(
     message_type: str,
     body: Mapping[str, Any] | BaseModel,
     *,
-    time: str = SENT_AT,
+    time: str | datetime = SENT_AT,
     reply_to: str | None = None,
     unnumbered: bool = False,
 ) -> Given:
     """A message for a session. `time` is the sender's, which handlers see as `context.now`.
+
+    As text it is by ISO 8601; where it has no zone it is in UTC.
 
     Raises NotStorable for a model, and ValueError for a mapping, that JSON does not keep whole.
     """
@@ -53,7 +55,8 @@ def given(
         text = encode_canonically(body, f"the body of {message_type!r}")
     else:
         text = json.dumps(dict(body), allow_nan=False).encode()
-    return Given(session, message_type, text, time, reply_to, unnumbered)
+    sent = time.isoformat() if isinstance(time, datetime) else time
+    return Given(session, message_type, text, sent, reply_to, unnumbered)
 
 
 def as_sent(messages: Sequence[Given]) -> list[Message]:

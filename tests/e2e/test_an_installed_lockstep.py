@@ -109,10 +109,9 @@ def test_an_application_runs_in_two_regions(installed: Installed) -> None:
         "bank",
     ]
     with running_up(command, installed.folder, installed.environment) as (printed, _):
-        (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
-
-        said = installed.lockstep(
-            "--url", exported.partition("=")[2], "--key", "lockstep-local", "health"
-        )
+        assert "  cd bank" in printed
+        said = installed.run(installed.packages / "bin/lockstep", "health", at="bank")
 
     assert said.count("readable") == 2
+    said = installed.run(installed.packages / "bin/lockstep", "health", status=3, at="bank")
+    assert f"`lockstep up` of {installed.folder / 'bank'} does not run" in said

@@ -1,6 +1,5 @@
-"""docs/tutorial.md: every block, in its order, on the local cloud; and the lines of README.md."""
+"""docs/tutorial.md: every block, in its order, on the local cloud; and a stranger's first app."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.folders import ROOT
 from local.testing.patience import run_patiently, until
+from proof.bench.first_app import FirstApp, find_environment
 from tests.docs.pages import page
 from tests.e2e.test_what_up_prints import running_up
 from tests.programs import find_program
@@ -20,6 +19,7 @@ pytestmark = pytest.mark.e2e
 
 PAGE = page("docs/tutorial.md")
 # What only looks is run again until it shows what the page says; nothing else is.
+READ_ENV = ". .up/env"
 LOOKS = ("lockstep show", "lockstep faults", "lockstep health")
 EFFECT_SECONDS_MAX = 60.0
 
@@ -49,6 +49,10 @@ class Reader:
         acts = [line for line in lines if not line.startswith(LOOKS)]
         assert lines == acts + looks, "a block looks after it has acted"
         shown = self.run("\n".join(acts)) if acts else ""
+        if READ_ENV in acts:
+            program = f"set -a\n{READ_ENV}\nenv -0"
+            pairs = [line.partition("=") for line in self.run(program).split("\0") if line]
+            self.environment |= {name: value for name, _, value in pairs}
         if "cd bank" in acts:
             self.folder /= "bank"
         if not looks:
@@ -62,26 +66,16 @@ class Reader:
         until(is_shown, seconds=EFFECT_SECONDS_MAX, what=f"{expected} after {commands}")
 
     def do_second(self, commands: str) -> None:
-        """Run `up` in a terminal of its own, and paste its export lines into the first one."""
+        """Run `up` in a terminal of its own."""
         up = running_up(["/bin/bash", "-c", f"exec {commands}"], self.folder, self.environment)
-        printed, _ = self.running.enter_context(up)
-        exports = [line for line in printed if line.strip().startswith("export ")]
-        program = "\n".join([*exports, "env -0"])
-        pairs = [line.partition("=") for line in self.run(program).split("\0") if line]
-        self.environment |= {name: value for name, _, value in pairs}
+        self.running.enter_context(up)
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    # What an activated .venv would find, of this checkout whichever one is installed there.
-    command = tmp_path / "bin/lockstep"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
-    command.chmod(0o755)
-    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
+    (tmp_path / "bin").mkdir()
     with ExitStack() as running:
-        yield Reader(tmp_path, kept | {"PATH": path, "PYTHONPATH": str(ROOT)}, running)
+        yield Reader(tmp_path, find_environment(tmp_path / "bin"), running)
 
 
 @pytest.mark.proof
@@ -122,18 +116,21 @@ def test_every_block_of_the_tutorial_works_in_its_order(
         sys.stdout.write(f"\nfrom nothing to the first effect: {reader.first_effect:.1f} s\n")
 
 
-def test_the_lines_of_the_readme_work_in_their_order(reader: Reader) -> None:
-    blocks = page("README.md").blocks
-    (block,) = [one.text for one in blocks if one.text.startswith("lockstep new app")]
-    lines = [line.partition("#")[0].strip() for line in block.strip().splitlines()]
-    make, test, up, send, show = lines
+def test_a_stranger_comes_from_nothing_to_an_own_handler_by_what_each_step_prints(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    one = FirstApp(tmp_path, find_environment(tmp_path / "bin"))
 
-    reader.run(make)
-    assert "2 passed" in reader.run(test)
-    reader.do_second(up)
-    reader.run(send)
-    until(
-        lambda: '{"total": 5, "messages": 1}' in reader.run(show),
-        seconds=EFFECT_SECONDS_MAX,
-        what="the effect",
-    )
+    one.walk()
+
+    blocks = page("README.md").blocks
+    (block,) = [block.text for block in blocks if block.text.startswith("lockstep new app")]
+    lines = [line.partition("#")[0].strip() for line in block.strip().splitlines()]
+    typed = [command.partition(", until")[0] for command, _ in one.commands]
+    assert lines == typed[: len(lines)]
+    assert typed[len(lines) :] == [
+        "lockstep new handler payment",
+        "lockstep test",
+        *("lockstep send payment-1 payment.add '{\"amount\": 5}'", "lockstep show payment-1"),
+    ]

@@ -1,7 +1,6 @@
 """Every line that `up` prints for a shell works there, as it is printed."""
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -12,9 +11,10 @@ from typing import IO
 
 import pytest
 
-from cli.folders import ROOT, write_app
+from cli.folders import write_app
 from local.testing.answers import request
 from local.testing.patience import run_patiently, until, wait_for_end
+from proof.bench.first_app import find_environment
 from tests.programs import find_program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
@@ -55,66 +55,98 @@ def running_up(
         assert wait_for_end(process, seconds=60) == 130
 
 
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[tuple[list[str], IO[str]]]:
-    """`lockstep up --reload` with an app of its own folder."""
-    find_program("curl")
-    write_app(tmp_path / "bank")
-    words = ["--app", str(tmp_path / "bank"), "--data", str(tmp_path / "up"), "--reload"]
-    with running_up([sys.executable, "-m", "cli", "up", *words], ROOT) as running:
-        yield running
+COMMAND = ["/bin/sh", "-c", "exec lockstep up --reload --app bank"]
 
 
-def run_lines(lines: list[str], folder: Path) -> list[str]:
+def run_lines(lines: Sequence[str], folder: Path, environment: Mapping[str, str]) -> list[str]:
     """What each line printed, all of them run by one shell as they are."""
     script = "\n".join(["set -e", *(f"{line}\necho ---" for line in lines)])
-    run = run_patiently(["/bin/bash", "-c", script], seconds=100, cwd=folder)
+    run = run_patiently(["/bin/bash", "-c", script], seconds=100, cwd=folder, env=environment)
     assert run.returncode == 0, run.stderr
     return [part.strip() for part in run.stdout.split("---\n")[:-1]]
 
 
-def test_every_line_for_a_shell_works_as_it_is_printed(
-    up: tuple[list[str], IO[str]], tmp_path: Path
-) -> None:
-    printed, output = up
-    lines = [line for line in printed if line.startswith("  ")]
-    pages = [line.strip() for line in lines if "/api/operate" in line]
-    exports = [line for line in lines if line.strip().startswith("export ")]
-    send, look, faults, kill, cut, mend, start, counters, hosts = [
-        line for line in lines if line.strip().startswith("curl ")
+def test_every_line_for_a_shell_works_as_it_is_printed(tmp_path: Path) -> None:
+    find_program("curl")
+    environment = find_environment(tmp_path)
+    write_app(tmp_path / "bank")
+    with running_up(COMMAND, tmp_path, environment) as (printed, output):
+        pages = require_lines_work(printed, output, tmp_path, environment)
+        require_reload(output, tmp_path / "bank/handlers/bank.py", pages)
+
+    # Started again, it has the addresses and all that was kept.
+    with running_up(COMMAND, tmp_path, environment) as (printed, _):
+        assert [line for line in printed if "/api/operate" in line] == pages
+        (shown,) = run_lines(["lockstep show bank-1"], tmp_path / "bank", environment)
+        assert '{"total": 24, "messages": 103}' in shown
+
+
+def require_lines_work(
+    printed: Sequence[str], output: IO[str], folder: Path, environment: Mapping[str, str]
+) -> list[str]:
+    """Run every line; returns those of the pages."""
+    assert printed[:3] == [
+        f"the app in {folder / 'bank'}",
+        "  handlers/bank.py  bank.add",
+        "starting Azure on this machine",
     ]
-    assert len(pages) == 2
-    assert len(lines) == len(pages) + len(exports) + 9
+    lines = [line for line in printed[2:] if line.startswith("  ")]
+    pages, rest = lines[:2], [line.strip() for line in lines[2:]]
+    assert [page.split()[0] for page in pages] == ["east", "west"]
     for page in pages:
-        answer = request(page, "GET", {}, None)
+        answer = request(page.split()[1], "GET", {}, None)
         assert answer.status == 200
         assert b"Nothing stands still." in answer.body
+    enter, send, show, faults, new, env, *curls = rest
+    assert (enter, new, env) == ("cd bank", "lockstep new handler NAME", ". bank/.up/env")
 
-    accepted = json.loads(run_lines([send], ROOT)[0])
+    run_lines([enter, send, faults, new.replace("NAME", "loan")], folder, environment)
+    told = [*read_lines(output, "east runs"), *read_lines(output, "west runs")]
+    assert told[-2:] == ["east runs the new code", "west runs the new code"]
+    post, look, listing, kill, cut, mend, start, counters, hosts = curls
+    accepted = json.loads(run_lines([post], folder, environment)[0])
     assert accepted["session"] == "bank-1"
-    (tmp_path / "send.py").write_text(SENDER)
-    sender = f"PYTHONPATH={ROOT} {sys.executable} {tmp_path}/send.py"
-    run_lines([*exports, sender], ROOT)
+    (folder / "send.py").write_text(SENDER)
+    run_lines([env, f"{sys.executable} send.py"], folder, environment)
 
-    def shown() -> dict[str, object]:
-        return dict(json.loads(run_lines([look], ROOT)[0]))
+    def is_done() -> bool:
+        state = json.loads(run_lines([look], folder, environment)[0])["state"]
+        return bool(state == {"total": 17, "messages": 3})
 
-    until(lambda: shown()["state"] == {"total": 12, "messages": 2}, what="both effects")
-    assert json.loads(run_lines([faults], ROOT)[0])["standstills"] == []
+    until(is_done, what="all effects")
+    (shown,) = run_lines([f"cd bank; {show}"], folder, environment)
+    assert '{"total": 17, "messages": 3}' in shown
+    assert json.loads(run_lines([listing], folder, environment)[0])["standstills"] == []
+    killed, _, counted = run_lines([kill, cut, counters], folder, environment)
+    assert json.loads(killed)["state"] == "stopped"
+    assert json.loads(counted)["queues"]
+    _, _, listed = run_lines([mend, start, hosts], folder, environment)
+    assert {host["state"] for host in json.loads(listed).values()} == {"running"}
+    return pages
 
-    answers = [json.loads(answer or "null") for answer in run_lines([kill, cut, counters], ROOT)]
-    assert answers[0]["state"] == "stopped"
-    assert answers[2]["queues"]
-    answers = [json.loads(answer or "null") for answer in run_lines([mend, start, hosts], ROOT)]
-    assert {host["state"] for host in answers[2].values()} == {"running"}
 
-    # Code that is changed takes its place in both regions.
-    module = tmp_path / "bank/handlers/bank.py"
-    module.write_text(module.read_text().replace("messages + 1", "messages + 100"))
+def require_reload(output: IO[str], module: Path, pages: Sequence[str]) -> None:
+    """Code that cannot be imported reaches no region; code that can takes its place in both."""
+    sound, folder = module.read_text(), module.parents[2]
+    module.write_text(f"{sound}def x(:\n")
+    line = len(sound.splitlines()) + 1
+    assert read_lines(output, "all regions go on") == [
+        "bank.py changed",
+        f"bank/handlers/bank.py:{line}: SyntaxError: invalid syntax",
+        "all regions go on with the code that they have",
+    ]
+    for page in pages:
+        assert request(page.split()[1], "GET", {}, None).status == 200
+    module.write_text(sound.replace("messages + 1", "messages + 100"))
     told = [*read_lines(output, "east runs"), *read_lines(output, "west runs")]
     assert told == ["bank.py changed", "east runs the new code", "west runs the new code"]
-    run_lines([re.sub("Idempotency-Key: first", "Idempotency-Key: second", send)], ROOT)
+    send = "lockstep send bank-1 bank.add '{\"amount\": 7}'"
+    environment = find_environment(folder)
+    run_lines([send], folder / "bank", environment)
     until(
-        lambda: shown()["state"] == {"total": 17, "messages": 102},
+        lambda: (
+            '{"total": 24, "messages": 103}'
+            in run_lines(["lockstep show bank-1"], folder / "bank", environment)[0]
+        ),
         what="the effect of the new code",
     )
