@@ -73,7 +73,7 @@ class DebugSession:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     if importlib.util.find_spec("debugpy") is None:
-        pytest.skip("not run: debugpy is not installed: `.ci/setup tests` does it where it may")
+        pytest.skip("not run: debugpy is not installed: `.ci/setup` does it")
     write_app(tmp_path / "shop")
     return tmp_path / "shop"
 

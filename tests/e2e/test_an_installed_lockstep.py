@@ -76,6 +76,8 @@ def test_an_application_is_made_tested_and_packaged(installed: Installed) -> Non
     found = installed.run("-c", "import lockstep; print(lockstep.__file__, lockstep.build_app)")
     assert found.startswith(str(installed.packages))
     assert "Make an app, test it, run it" in installed.lockstep("--help")
+    assert installed.lockstep("--version").startswith("lockstep 0.")
+    assert (installed.folder / "bank/.vscode/launch.json").exists()
     installed.lockstep("new", "saga", "loan", "--app", "bank")
 
     assert "4 passed" in installed.lockstep("test", "bank")

@@ -46,6 +46,15 @@ def test_reserved_ports_are_nobody_elses_and_a_listener_gets_them() -> None:
         with socket.create_server((HOST, base)):
             assert is_open(base)
     assert is_free(base + 1)
+    with reserve_ports(2, base + 1) as again:
+        assert again == base + 1
+        assert not is_free(base + 2)
+    with (
+        socket.create_server((HOST, base + 2)),
+        pytest.raises(OSError, match="in use"),
+        reserve_ports(3, base),
+    ):
+        pass
 
 
 def test_counters_are_read_and_flattened(control: ControlClient) -> None:
