@@ -73,7 +73,7 @@ def run_directory(directory: Path, marker: str, *, maker: str, is_fresh: bool) -
 
 
 def read_marker(file: IO[str]) -> dict[str, Any]:
-    """What a run wrote of itself into its marker; empty where it wrote nothing that can be read."""
+    """Return what a run wrote of itself into its marker, nothing where that cannot be read."""
     file.seek(0)
     try:
         found = json.load(file)
@@ -83,7 +83,7 @@ def read_marker(file: IO[str]) -> dict[str, Any]:
 
 
 def find_up() -> dict[str, Any] | None:
-    """How the `lockstep up` of this folder, or of the nearest above it, is reached.
+    """Return how the `lockstep up` of this folder, or of the nearest above it, is reached.
 
     None where there was none. Raises NoAnswer where it does not run any more, or is still starting.
     """

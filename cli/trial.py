@@ -96,7 +96,7 @@ def find_types(app: Path) -> dict[str, list[str]]:
 
 
 def describe_failure(app: Path, error: BaseException) -> dict[str, Any]:
-    """Where in an app's own files an import went wrong, and why, in one line."""
+    """Return where in an app's own files an import went wrong, and why, in one line."""
     places = [
         (Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)
     ]

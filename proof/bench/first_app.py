@@ -1,7 +1,7 @@
 """`python -m proof.bench.first_app`: from an empty folder to an own handler in two regions.
 
 A stranger types `lockstep new app bank`. Every later command is one that an earlier one printed, as
-it was printed; where it says NAME, a name is put. The time of each is told.
+it was printed; where it says NAME, a name is put. The time of each is printed.
 """
 
 import argparse
@@ -25,18 +25,18 @@ EFFECT = '{"total": 5, "messages": 1}'
 
 @dataclass(slots=True)
 class FirstApp:
-    """Somebody with two terminals, who types what was printed; raises AssertionError."""
+    """A stranger with two terminals, who types what was printed; raises AssertionError."""
 
     folder: Path
     environment: Mapping[str, str]
     # What was printed last, and what `up` has printed so far.
     printed: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
     commands: list[tuple[str, float]] = field(default_factory=list)
 
     def walk(self) -> None:
         """Go the whole way, and end what was started."""
-        self.type_in("lockstep new app bank", is_told=True)
+        self.type_in("lockstep new app bank", is_first=True)
         self.type_in("cd bank")
         self.type_in("lockstep test")
         up = self.start_up("lockstep up --reload")
@@ -44,16 +44,16 @@ class FirstApp:
             self.send_and_see("bank")
             self.type_in("lockstep new handler NAME", name="payment")
             self.type_in("lockstep test")
-            for region in ("east", "west"):
+            for region in self.find_regions():
                 self.await_line(f"{region} runs the new code")
             self.send_and_see("payment")
         finally:
             up.send_signal(signal.SIGINT)
             wait_for_end(up, seconds=LIMIT_SECONDS)
 
-    def type_in(self, command: str, *, name: str = "", is_told: bool = False) -> str:
+    def type_in(self, command: str, *, name: str = "", is_first: bool = False) -> str:
         """Run a command that was printed; what it prints is what the next ones are taken from."""
-        if not is_told:
+        if not is_first:
             self.require_printed(command)
         began = time.monotonic()
         typed = command.replace("NAME", name)
@@ -75,8 +75,8 @@ class FirstApp:
         return ran.stdout
 
     def require_printed(self, command: str) -> None:
-        if f"  {command}" not in self.printed + self.told:
-            raise AssertionError(f"{command!r} was not printed, but {self.printed + self.told}")
+        if f"  {command}" not in self.printed + self.said:
+            raise AssertionError(f"{command!r} was not printed, but {self.printed + self.said}")
 
     def start_up(self, command: str) -> subprocess.Popen[str]:
         """Start `up` in a second terminal, and wait until it says how it is reached."""
@@ -92,15 +92,19 @@ class FirstApp:
 
         def listen() -> None:
             if up.stdout is not None:
-                self.told.extend(line.rstrip("\n") for line in up.stdout)
+                self.said.extend(line.rstrip("\n") for line in up.stdout)
 
         threading.Thread(target=listen, daemon=True).start()
         self.await_line("Ctrl-C stops everything.")
         self.commands.append((command, time.monotonic() - began))
         return up
 
+    def find_regions(self) -> list[str]:
+        """Return the regions whose operations page `up` has named."""
+        return [line.split()[0] for line in self.said if "/api/operate" in line]
+
     def await_line(self, line: str) -> None:
-        until(lambda: line in self.told, seconds=LIMIT_SECONDS, what=f"{line!r}")
+        until(lambda: line in self.said, seconds=LIMIT_SECONDS, what=f"{line!r}")
 
     def send_and_see(self, name: str) -> None:
         self.type_in(f"lockstep send {name}-1 {name}.add '{{\"amount\": 5}}'")
@@ -115,7 +119,7 @@ class FirstApp:
 
 
 def find_environment(programs: Path) -> dict[str, str]:
-    """What a shell has in which `lockstep` is the command of this checkout."""
+    """Return the environment of a shell in which `lockstep` is the command of this checkout."""
     command = programs / "lockstep"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cli "$@"\n')
     command.chmod(0o755)

@@ -106,7 +106,7 @@ def test_a_breakpoint_in_a_handler_under_up_stops_both_regions(shop: Path, port:
     launch |= {"console": "internalConsole", "env": environment, "python": sys.executable}
 
     def run(*words: str) -> str:
-        command = [shop.parent / "lockstep", *words]
+        command: list[str | Path] = [shop.parent / "lockstep", *words]
         ran = run_patiently(command, seconds=60, cwd=shop, env=environment)
         assert ran.returncode == 0, ran.stderr
         return ran.stdout

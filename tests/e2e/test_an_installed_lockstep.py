@@ -34,7 +34,9 @@ class Installed:
     @property
     def environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
-        return kept | {"PYTHONPATH": str(self.packages)}
+        # Azure on one machine is a distribution of its own: that of this checkout, wherever it is.
+        path = os.pathsep.join((str(self.packages), str(ROOT / "emulator")))
+        return kept | {"PYTHONPATH": path}
 
     def run(self, *words: str | Path, status: int = 0, at: str = "") -> str:
         """Run Python with these words, which ends so; return what it prints."""

@@ -109,7 +109,12 @@ def test_a_command_finds_the_up_of_its_folder_and_says_where_that_does_not_run(
 ) -> None:
     assert find_up() is None
     monkeypatch.chdir(shop / "tests")
-    status = {"region": "east", "journal": "readable", "missing": {}, "heartbeats": None}
+    status: dict[str, Any] = {
+        "region": "east",
+        "journal": "readable",
+        "missing": {},
+        "heartbeats": None,
+    }
     with running_app(lambda asked: (200 if asked.key == "k" else 401, status)) as app:
         with run_directory(shop / ".up", UP_MARKER, maker="x", is_fresh=False) as marker:
             with pytest.raises(NoAnswer, match="is still starting"):
