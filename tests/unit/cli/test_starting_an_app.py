@@ -72,7 +72,9 @@ def test_what_cannot_be_imported_is_told_with_the_line_of_the_apps_own_file(
 
 
 @pytest.mark.slow
-def test_an_app_is_tried_in_a_process_of_its_own(shop: Shop) -> None:
+def test_an_app_is_tried_in_a_process_of_its_own(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = shop / "handlers/shop.py"
     sound = module.read_text()
     # What it prints is its own affair; the settings are those of a host.
@@ -83,6 +85,14 @@ def test_an_app_is_tried_in_a_process_of_its_own(shop: Shop) -> None:
 
     module.write_text(f"{sound}import os\nprint('bye', flush=True)\nos._exit(4)\n")
     with pytest.raises(CommandFailed, match="to import it ended the process, with status 4\nbye"):
+        try_app(shop, CONFIG, {})
+    monkeypatch.setattr("cli.trial.TRIAL_SECONDS_MAX", 1.0)
+    module.write_text("while True:\n    input()\n")
+    # Nobody is asked for input.
+    with pytest.raises(CommandFailed, match=r"took longer than 1 s|EOFError"):
+        try_app(shop, CONFIG, {})
+    module.write_text("while True:\n    pass\n")
+    with pytest.raises(CommandFailed, match="to import it took longer than 1 s"):
         try_app(shop, CONFIG, {})
 
 
