@@ -104,6 +104,7 @@ def test_mypy_sees_the_types_of_lockstep_in_the_folder_of_an_application(
     assert 'expression has type "Output", variable has type "int"' in said
 
 
+@pytest.mark.proof
 def test_an_application_runs_in_two_regions(installed: Installed) -> None:
     command: list[str | Path] = [
         sys.executable,
