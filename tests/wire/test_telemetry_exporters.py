@@ -7,14 +7,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from werkzeug import Request, Response
 
+from local.cloud import Cloud
 from local.testing.patience import run_patiently
 from proof.testbed.serving import serving
 from tests.docs.pages import ROOT
+from tests.programs import run_python
 
 pytestmark = pytest.mark.wire
 
@@ -35,6 +38,32 @@ with telemetry.span("receive", None, session="bob"):
     pass
 trace.get_tracer_provider().force_flush()
 metrics.get_meter_provider().force_flush()
+"""
+# The way of a message over the real adapters, and of one that its session stops at.
+PERSON = "ada-byron"
+PROCESSING = f"""
+import asyncio
+import os
+from dataclasses import replace
+from functions.triggers.receive import receive_message
+from opentelemetry import trace
+from shared.settings import Settings
+from shared.wiring import Adapters, connect, listen
+from tests.deliveries import delivery_of
+from tests.world import handlers, message
+
+async def run() -> None:
+    settings = Settings.read(os.environ)
+    adapters = Adapters.of(settings, listen(settings))
+    services = connect(settings, handlers, adapters)
+    for number, kind in ((1, "account.add"), (0, "account.add"), (2, "account.burn")):
+        sent = message(number, session="{PERSON}", kind=kind, group="{PERSON}")
+        sent = replace(sent, id=f"{PERSON}-{{number}}")
+        await receive_message(services, delivery_of(sent))
+    await adapters.close()
+    trace.get_tracer_provider().force_flush()
+
+asyncio.run(run())
 """
 
 
@@ -111,8 +140,37 @@ def test_a_span_and_a_measure_arrive_with_the_message_s_trace(
     (request,) = (one for one in items if one["data"]["baseType"] == "RequestData")
     assert request["tags"]["ai.operation.id"] == TRACE
     assert request["tags"]["ai.operation.parentId"] == PARENT
-    assert request["data"]["baseData"]["properties"]["lockstep.session"] == "alice"
+    # What KQL calls substring(hash_sha256("alice"), 0, 16), as docs/telemetry.md says.
+    session = request["data"]["baseData"]["properties"]["lockstep.session"]
+    assert session == sha256(b"alice").hexdigest()[:16]
     measured = [m for one in items for m in one["data"]["baseData"].get("metrics", [])]
     assert {"name": "lockstep.effects", "value": 3} in [
         {"name": one["name"], "value": one["value"]} for one in measured
     ]
+
+
+def test_no_span_of_ours_or_of_an_sdk_names_who_a_message_is_about(
+    component: tuple[str, list[dict[str, Any]]], cloud: Cloud
+) -> None:
+    connection, items = component
+    settings = {
+        "LOCKSTEP_REGION": "east",
+        "LOCKSTEP_REGIONS": ",".join(cloud.namespaces),
+        "Cosmos": cloud.cosmos.connection_string,
+        **{f"ServiceBus_{name}": one.connection_string for name, one in cloud.namespaces.items()},
+        "APPLICATIONINSIGHTS_CONNECTION_STRING": connection,
+        "LOCKSTEP_SPAN_RATIO": "1",
+        "LOCKSTEP_GAP_WAIT_SECONDS": "0",
+    }
+
+    run_python(PROCESSING, **settings)
+
+    kinds = [one["data"]["baseType"] for one in items]
+    sent = json.dumps(items)
+    digest = sha256(PERSON.encode()).hexdigest()[:16]
+    assert kinds.count("RequestData") >= 3
+    # Requests to Cosmos DB, with the paths of documents, and sends to Service Bus.
+    assert kinds.count("RemoteDependencyData") > 20
+    assert "/colls/journal/docs" in sent
+    assert digest in sent
+    assert PERSON not in sent
