@@ -61,6 +61,7 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         await services.readiness.require_regions()
         await compact_journal(services.compactor)
+        await renew_reports(services.dead_letters)
         if services.heartbeats is not None:
             await services.heartbeats.note(COMPACT)
 
@@ -117,6 +118,13 @@ async def sweep_dead_letters(dead_letters: DeadLetters) -> None:
     with postponing("dead letters"):
         if ended := await dead_letters.sweep():
             log.warning("%d dead letters were brought to an end", ended)
+
+
+async def renew_reports(dead_letters: DeadLetters) -> None:
+    """Put back what expired in the error queue undecided; a later run takes what is left."""
+    with postponing("expired reports"):
+        if ended := await dead_letters.renew_reports():
+            log.info("%d expired reports were removed or put back", ended)
 
 
 async def compact_journal(compactor: Compactor) -> None:

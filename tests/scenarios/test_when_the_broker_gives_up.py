@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from functions.triggers.recover import sweep_dead_letters
+from functions.triggers.recover import renew_reports, sweep_dead_letters
 from shared.domain import wire
 from shared.domain.errors import InvalidBody, LockstepError, NotRepeatable
 from shared.domain.handler import Context, Handlers, Kind
@@ -17,6 +17,7 @@ from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
+from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault, ProcessKilled
@@ -381,3 +382,95 @@ async def test_a_fault_is_decided_about_in_its_session(world: World) -> None:
 
     with pytest.raises(NotRepeatable, match="decided about in its session"):
         await world.east.errors.send_again(request_for(report))
+
+
+# When a report expires in the error queue, it is gone once somebody decided, and put back before.
+
+
+async def expire(
+    world: World, *, reason: str = "TTLExpiredException: it expired", region: str = "east"
+) -> list[DeadLetter]:
+    """The 14 days of all reports of a region are over; what its app leaves of their dead letters."""
+    reports = world.bus.messages(region, "errors")
+    world.bus.queues[region, "errors"].clear()
+    letters = world.bus.dead_letters[region, "errors"]
+    letters += [DeadLetter(one.session, to_properties(one), one.body, reason) for one in reports]
+    await renew_reports(getattr(world, region).dead_letters)
+    return letters
+
+
+async def test_a_report_that_nobody_decided_about_is_put_back_whole(world: World) -> None:
+    await reject(world)
+    before = world.bus.messages("east", "errors")
+
+    assert await expire(world) == []
+
+    assert world.bus.messages("east", "errors") == before
+    report = (await world.east.errors.browse(limit=10)).reports[0]
+    await world.east.errors.send_again(request_for(report))
+    assert [one.body for one in sent(world)] == [STRAY.body]
+
+
+@pytest.mark.parametrize("decision", ["send_again", "dismiss"])
+async def test_one_that_somebody_decided_about_is_gone(world: World, decision: str) -> None:
+    report = await reject(world)
+    await getattr(world.west.errors, decision)(request_for(report))
+
+    assert await expire(world) == []
+    assert world.bus.messages("east", "errors") == []
+
+
+async def test_the_copy_of_a_fault_is_gone_once_its_session_goes_on(world: World) -> None:
+    await take(world.east, message(0, kind="account.burn"))
+    before = world.bus.messages("east", "errors")
+
+    assert await expire(world) == []
+    assert world.bus.messages("east", "errors") == before
+
+    await world.west.resolver.resolve(
+        "acc-7", ResolutionRequest(ResolutionAction.SKIP, "Ada", "checked")
+    )
+    assert await expire(world) == []
+    assert world.bus.messages("east", "errors") == []
+
+
+async def test_what_a_reader_outside_fails_to_take_and_what_is_no_report_stay(
+    world: World,
+) -> None:
+    await reject(world)
+    world.bus.dead_letters["east", "errors"].append(OTHERS["no message"])
+
+    assert [one.reason for one in await expire(world, reason=REASON)] == [
+        OTHERS["no message"].reason,
+        REASON,
+    ]
+    assert world.bus.messages("east", "errors") == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "faults"),
+    [
+        ("send.east", [CallFault.KILLED_BEFORE]),
+        ("send.east", [CallFault.KILLED_AFTER]),
+        ("send.east", [CallFault.REFUSED]),
+        ("send.east", [CallFault.UNANSWERED]),
+        ("dead_letters.east", [None, CallFault.KILLED_BEFORE]),
+        ("dead_letters.east", [None, CallFault.REFUSED]),
+    ],
+)
+async def test_when_putting_one_back_goes_wrong_the_next_run_does_it_and_none_is_lost(
+    world: World, operation: str, faults: list[CallFault | None]
+) -> None:
+    await reject(world)
+    (report,) = world.bus.messages("east", "errors")
+    world.bus.fault_plan.plan(operation, *faults)
+
+    with suppress(ProcessKilled):
+        await expire(world)
+    assert len(world.bus.dead_letters["east", "errors"]) == 1
+    await renew_reports(world.east.dead_letters)
+
+    assert world.bus.dead_letters["east", "errors"] == []
+    assert {one for one in world.bus.messages("east", "errors")} == {report}
+    # Two of them are one to whoever looks.
+    assert len((await world.east.errors.browse(limit=10)).reports) == 1

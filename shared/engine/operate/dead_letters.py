@@ -6,13 +6,16 @@ worker, one that no host can give to a function, or nothing of ours at all. A su
 feeds the queue gives up on what the queue does not take: it was full, or there is no session id. No
 function is triggered by dead letters: the host cannot give every body to one, and what fails there
 comes back without an end and without a pause.
+
+Those of the error queue are reports that expired there: none of them ends before somebody decided.
 """
 
 from shared.domain.decision import CLOCK_SLACK_SECONDS
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.identity import identify
 from shared.domain.message import Message
-from shared.domain.wire import from_properties
+from shared.domain.reports import FAULT_TYPE
+from shared.domain.wire import from_properties, read_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
 from shared.engine.dispatch.deliver import Delivery
@@ -22,10 +25,12 @@ from shared.ports import DeadLetter
 DAY_SECONDS = 24 * 3600.0
 # Of one run; the next one takes more.
 LETTERS_MAX = 100
+# How the broker calls the reason of what lay in a queue for as long as that keeps anything.
+EXPIRED = "TTLExpiredException"
 
 
 class DeadLetters:
-    """Ends the dead letters of the app's own queue, and of what feeds it, in its own region."""
+    """Ends the dead letters of the app's own queues, and of what feeds them, in its own region."""
 
     def __init__(self, consumer: Consumer, rejecter: Rejecter, delivery: Delivery) -> None:
         self.consumer = consumer
@@ -33,6 +38,7 @@ class DeadLetters:
         self.rejecter = rejecter
         self.bus = delivery.bus
         self.queue = delivery.queues.here
+        self.errors = delivery.queues.errors
         topics = self.worker.policy.input_topics
         self.paths = (self.queue, *(f"{topic}/Subscriptions/{self.queue}" for topic in topics))
 
@@ -101,3 +107,34 @@ class DeadLetters:
         except InvalidMessage as error:
             return str(error)
         return outcome.reason if isinstance(outcome, Conflicting | Expired) else None
+
+    async def renew_reports(self) -> int:
+        """Return how many reports that expired in the error queue were removed or put back.
+
+        What a reader outside failed to take stays among the dead letters. Raises as `Bus` does.
+        """
+        return await self.bus.end_dead_letters(
+            self.worker.owner.region, self.errors, LETTERS_MAX, self.renew
+        )
+
+    async def renew(self, letter: DeadLetter) -> bool:
+        """Return whether a report is over, or was put back for as long again, and may be removed.
+
+        It is over when somebody decided about it, and a copy of a fault when its session goes on.
+        """
+        try:
+            report = read_properties(letter.properties, letter.body)
+            if not letter.reason.startswith(EXPIRED):
+                return False
+            decided = await self.worker.journal.repetition(report.session, report.id)
+            is_over = decided is not None and decided.is_done
+            if not is_over and report.type == FAULT_TYPE:
+                head = await self.worker.read_head(report.session)
+                is_over = head is None or head.halt is None
+            if not is_over:
+                # Before it is removed: a crash in between makes two, which are listed as one.
+                await self.bus.send(self.worker.owner.region, self.errors, [report])
+        except LockstepError as error:
+            self.worker.failure_log.add("renewing a report", self.errors, error)
+            return False
+        return True
