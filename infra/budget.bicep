@@ -1,4 +1,12 @@
-metadata description = 'A budget of one resource group: mail when most of it is spent, and when it is going to be exceeded.'
+metadata description = 'One budget of all resource groups of an environment: mail when most of it is spent, and when it is going to be exceeded.'
+targetScope = 'subscription'
+
+@description('Required. Name of the environment.')
+param environmentName string
+
+@description('Required. Names of its resource groups: of what everything in them costs, the sum counts.')
+@minLength(1)
+param groups string[]
 
 @description('Required. The amount a month, in the currency of the subscription.')
 @minValue(1)
@@ -12,12 +20,20 @@ param from string
 param emails string[]
 
 resource budget 'Microsoft.Consumption/budgets@2026-06-01' = {
-  name: 'lockstep'
+  name: 'lockstep-${environmentName}'
   properties: {
     category: 'Cost'
     amount: amount
     timeGrain: 'Monthly'
     timePeriod: { startDate: from }
+    // By group and not by tag: what a resource costs has its tags only where its service reports them.
+    filter: {
+      dimensions: {
+        name: 'ResourceGroupName'
+        operator: 'In'
+        values: groups
+      }
+    }
     notifications: {
       spent: {
         enabled: true

@@ -136,8 +136,11 @@ param partitionFailover bool = true
 @description('Optional. Whether deleting the journal is refused until its lock is removed. Only a trial has no need of it.')
 param lockJournal bool = true
 
-@description('Optional. Whether one address serves HTTP for all regions and leaves out one that is down: Azure Front Door, which has a price. Senders that publish by themselves need none.')
+@description('Optional. Whether one address serves HTTP for all regions and leaves out one that is down: Azure Front Door, which has a price. The apps then take nothing from elsewhere. Senders that publish by themselves need none.')
 param frontDoor bool = false
+
+@description('Optional. The addresses, as in 203.0.113.0/24 and comma separated, that reach the apps past Front Door: of those who deploy, because each deployment asks the app for its health, and who open the operations page of a region. Needed with Front Door.')
+param directCallers string = ''
 
 @description('Optional. Whether queues, journal and storage are reached from networks of the regions alone, by private endpoints: senders outside them then come over HTTP. It has a price by the hour.')
 param privateNetwork bool = false
@@ -152,7 +155,7 @@ param keepRecord bool = false
 @description('Required. Addresses that alerts and budgets are mailed to, comma separated; none: there are no alerts, and nobody is told of anything.')
 param emails string
 
-@description('Optional. The amount a month, in the currency of the subscription, that mail is sent about; 0: none.')
+@description('Optional. The amount a month for everything, in the currency of the subscription, that mail is sent about; 0: none.')
 @minValue(0)
 param monthlyBudget int = 0
 
@@ -177,6 +180,15 @@ var accountId = resourceId(
   accountName
 )
 var everyLocation = union(journalLocations, map(regions, place => place.location))
+// Azure would refuse a budget that tells nobody, or begins never, when all else is there.
+var budgetStart = monthlyBudget > 0 && (empty(addresses) || empty(budgetFrom))
+  ? fail('monthlyBudget needs an address in emails, and the day from which it counts in budgetFrom')
+  : budgetFrom
+var callers = frontDoor
+  ? (empty(directCallers)
+      ? fail('frontDoor needs directCallers: who deploys asks each app for its health')
+      : map(split(directCallers, ','), one => trim(one)))
+  : []
 
 resource group 'Microsoft.Resources/resourceGroups@2025-04-01' = {
   name: 'rg-${environmentName}'
@@ -228,6 +240,19 @@ module journal 'journal.bicep' = {
   }
 }
 
+// Before the apps, which take calls from it alone.
+module front 'front.bicep' = if (frontDoor) {
+  scope: group
+  params: {
+    token: token
+    origins: map(names, name => {
+      name: name
+      host: '${namesOf(name, token).app}.azurewebsites.net'
+    })
+    tags: tags
+  }
+}
+
 // One after the other: new settings restart an app, and meanwhile the other regions do its work.
 @batchSize(1)
 module region 'region.bicep' = [
@@ -251,6 +276,8 @@ module region 'region.bicep' = [
       ledgersName: ledgers
       authentication: authentication
       clientId: application
+      frontDoorId: frontDoor ? front!.outputs.id : ''
+      directCallers: callers
       durableBackend: durableBackend
       zoneRedundant: zoneRedundant
       storageSku: storageSku
@@ -322,6 +349,12 @@ module people 'people.bicep' = if (!empty(readers)) {
   dependsOn: [region]
 }
 
+// The metrics of the journal's account.
+module journalPeople 'people.bicep' = if (!empty(readers)) {
+  scope: journalGroup
+  params: { group: readers }
+}
+
 module producersAccess 'producers.bicep' = [
   for (place, index) in (empty(producers) ? [] : regions): {
     scope: group
@@ -333,20 +366,6 @@ module producersAccess 'producers.bicep' = [
     dependsOn: [region]
   }
 ]
-
-module front 'front.bicep' = if (frontDoor) {
-  scope: group
-  params: {
-    token: token
-    origins: [
-      for (place, index) in regions: {
-        name: place.name
-        host: region[index].outputs.appHost
-      }
-    ]
-    tags: tags
-  }
-}
 
 module watch 'watch.bicep' = [
   for (place, index) in (empty(addresses) ? [] : regions): {
@@ -378,21 +397,15 @@ module watch 'watch.bicep' = [
 ]
 
 module budget 'budget.bicep' = if (monthlyBudget > 0) {
-  scope: group
   params: {
+    environmentName: environmentName
+    groups: concat(
+      [group.name, journalGroup.name],
+      map(privateNetwork ? names : [], name => 'rg-${environmentName}-network-${name}')
+    )
     #disable-next-line BCP329 // the condition holds for 1 and more
     amount: monthlyBudget
-    from: budgetFrom
-    emails: addresses
-  }
-}
-
-module journalBudget 'budget.bicep' = if (monthlyBudget > 0) {
-  scope: journalGroup
-  params: {
-    #disable-next-line BCP329 // the condition holds for 1 and more
-    amount: monthlyBudget
-    from: budgetFrom
+    from: budgetStart
     emails: addresses
   }
 }

@@ -20,3 +20,4 @@ param authentication = readEnvironmentVariable('LOCKSTEP_AUTHENTICATION', 'keys'
 param clientId = readEnvironmentVariable('LOCKSTEP_CLIENT_ID', '')
 param otlpEndpoint = readEnvironmentVariable('OTEL_EXPORTER_OTLP_ENDPOINT', '')
 param spanRatio = readEnvironmentVariable('LOCKSTEP_SPAN_RATIO', '0.05')
+param directCallers = readEnvironmentVariable('LOCKSTEP_DIRECT_CALLERS', '')

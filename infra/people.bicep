@@ -1,13 +1,13 @@
-metadata description = 'What the people of one group may look at. None of it lets them change anything but the error queues.'
+metadata description = 'What the people of one group may look at in a resource group. None of it lets them change anything but the error queues.'
 
 @description('Required. Object id of the group in Entra ID.')
 param group string
 
-@description('Required. Service Bus namespaces of all regions.')
-param namespaces string[]
+@description('Optional. Service Bus namespaces of all regions, where they are in this resource group.')
+param namespaces string[] = []
 
-@description('Required. Name of the error queue, which is the same in all of them.')
-param errorQueue string
+@description('Optional. Name of the error queue, which is the same in all of them.')
+param errorQueue string = ''
 
 var roleIds = {
   // Monitoring Reader: metrics, logs, alerts and the workbooks of the resource group.

@@ -47,6 +47,12 @@ param authentication string = 'keys'
 @description('Optional. Client id of the application in Entra ID that callers show tokens for; needed unless they show keys alone.')
 param clientId string = ''
 
+@description('Optional. Id of the Front Door profile that may call the app over HTTP; needed with those below.')
+param frontDoorId string = ''
+
+@description('Optional. Addresses, as in 203.0.113.0/24, that alone may call the app past Front Door; none: everybody may.')
+param directCallers string[] = []
+
 @description('Optional. Where traces and metrics go by OTLP over HTTP, beside Application Insights; empty: nowhere else.')
 param otlpEndpoint string = ''
 
@@ -109,6 +115,7 @@ param tags { *: string } = {}
 @export()
 @description('What a region has that other files find by its name, which is known before there is a region.')
 func namesOf(region string, token string) { *: string } => {
+  app: 'func-lockstep-${region}-${token}'
   namespace: 'lockstep-${region}-${token}'
   storage: 'st${region}${token}'
   insights: 'appi-lockstep-${region}-${token}'
@@ -345,7 +352,7 @@ resource plan 'Microsoft.Web/serverfarms@2025-03-01' = {
 }
 
 resource app 'Microsoft.Web/sites@2025-03-01' = {
-  name: 'func-lockstep-${region}-${token}'
+  name: names.app
   location: location
   tags: union(tags, { 'azd-service-name': region })
   kind: 'functionapp,linux'
@@ -360,6 +367,38 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
     siteConfig: {
       minTlsVersion: '1.2'
       ftpsState: 'Disabled'
+      // Front Door's addresses are those of every profile there is. Who publishes has a door of its own.
+      ipSecurityRestrictionsDefaultAction: empty(directCallers) ? 'Allow' : 'Deny'
+      ipSecurityRestrictions: empty(directCallers)
+        ? []
+        : concat(
+            [
+              {
+                name: 'front-door'
+                action: 'Allow'
+                priority: 100
+                tag: 'ServiceTag'
+                ipAddress: 'AzureFrontDoor.Backend'
+                headers: { 'x-azure-fdid': [frontDoorId] }
+              }
+              {
+                name: 'health-by-other-regions'
+                action: 'Allow'
+                priority: 200
+                tag: 'ServiceTag'
+                ipAddress: 'ApplicationInsightsAvailability'
+              }
+            ],
+            map(directCallers, (address, index) => {
+              name: 'direct-${index}'
+              action: 'Allow'
+              priority: 300 + index
+              tag: 'Default'
+              ipAddress: address
+            })
+          )
+      scmIpSecurityRestrictionsUseMain: false
+      scmIpSecurityRestrictionsDefaultAction: 'Allow'
     }
     functionAppConfig: {
       runtime: {
@@ -410,10 +449,9 @@ resource tokens 'Microsoft.Web/sites/config@2025-03-01' = if (authentication != 
   properties: {
     platform: { enabled: true }
     globalValidation: {
-      requireAuthentication: true
-      unauthenticatedClientAction: 'Return401'
-      // azd's hooks and Front Door ask for it and have no token.
-      excludedPaths: ['/api/health']
+      // The app asks for a right at every path but /api/health: it sends a browser to sign in, and answers 401 to others.
+      requireAuthentication: false
+      unauthenticatedClientAction: 'AllowAnonymous'
     }
     identityProviders: {
       azureActiveDirectory: {
@@ -520,6 +558,3 @@ output workspaceId string = workspace.id
 
 @description('Resource id of the Service Bus namespace.')
 output namespaceId string = namespace.id
-
-@description('Host name of the app.')
-output appHost string = app.properties.defaultHostName

@@ -204,11 +204,12 @@ var brokerSymptoms = [
     dimensions: [{ name: 'EntityName', operator: 'Include', values: ['lockstep-errors'] }]
   }
   {
-    // The app empties that of its input queue. Those of the others keep what they have, for ever, until a person does.
+    // The app takes those of its input queue and what expired in the error queue. What is there for the whole of an hour
+    // stays until a person takes it.
     symptom: 'Messages were dead-lettered'
     severity: 2
     metric: 'DeadletteredMessages'
-    aggregation: 'Maximum'
+    aggregation: 'Minimum'
     threshold: 0
     window: 'PT1H'
     isRepeated: true

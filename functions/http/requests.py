@@ -10,7 +10,7 @@ import azure.functions as func
 from pydantic import BaseModel, ValidationError
 
 from shared.domain.access import Principal
-from shared.domain.errors import InvalidBody, InvalidMessage, TooLarge
+from shared.domain.errors import InvalidBody, InvalidMessage, NotAllowed, TooLarge
 from shared.domain.json_text import split_object
 from shared.domain.message import BODY_BYTES_MAX
 from shared.domain.values import summarise
@@ -42,6 +42,24 @@ def require_request(request: func.HttpRequest, parameters: frozenset[str]) -> No
     size = len(request.get_body())
     if size > BODY_BYTES_MAX:
         raise TooLarge(f"the body has {size} bytes, over {BODY_BYTES_MAX}")
+
+
+def refuse_other_sites(request: func.HttpRequest) -> None:
+    """Raise NotAllowed for a change that a page of another site has a browser ask for.
+
+    A browser says where that page stood, and adds no key or token in a header by itself. Other
+    programs say nothing, and need no protection.
+    """
+    said = request.headers
+    if request.method == "GET" or said.get("authorization") or said.get("x-functions-key"):
+        return
+    site, origin = said.get("sec-fetch-site"), said.get("origin")
+    # Browsers of before 2023 name the page alone. The host in front may have another name.
+    own = {urlsplit(request.url).netloc, said.get("x-forwarded-host")}
+    if site not in (None, "same-origin", "none") or (
+        site is None and origin is not None and urlsplit(origin).netloc not in own
+    ):
+        raise NotAllowed("this was sent by a page of another site")
 
 
 def read_name(

@@ -6,13 +6,23 @@ from dataclasses import dataclass
 from functools import wraps
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import azure.functions as func
 
+from functions.http.requests import HOST_PARAMETERS, refuse_other_sites
 from functions.http.responses import respond_problem
 from functions.triggers.sagas import with_client
-from shared.domain.access import Authentication, Principal, Right, authenticate, require_right
-from shared.domain.errors import LockstepError
+from shared.domain.access import (
+    ENTRA,
+    PRINCIPAL,
+    Authentication,
+    Principal,
+    Right,
+    authenticate,
+    require_right,
+)
+from shared.domain.errors import LockstepError, NotAuthenticated
 from shared.engine.build import Services
 
 type Answer = Callable[..., Coroutine[Any, Any, func.HttpResponse]]
@@ -114,7 +124,8 @@ class HttpRoutes:
 def requires(services: Services, right: Right) -> Callable[[Answer], Answer]:
     """The decorator of a route that only callers with a right may use: 401 and 403 for others.
 
-    It stands nearest to the function, so that nothing of the route is done before.
+    A browser without a token is sent to sign in, and comes back. It stands nearest to the function,
+    so that nothing of the route is done before.
     """
 
     def decorate(route: Answer) -> Answer:
@@ -123,7 +134,10 @@ def requires(services: Services, right: Right) -> Callable[[Answer], Answer]:
             request: func.HttpRequest, *arguments: Any, **named: Any
         ) -> func.HttpResponse:
             try:
+                refuse_other_sites(request)
                 require_right(principal_of(services, request), right)
+            except NotAuthenticated as error:
+                return ask_to_sign_in(request) or respond_problem(error)
             except LockstepError as error:
                 return respond_problem(error)
             return await route(request, *arguments, **named)
@@ -131,6 +145,22 @@ def requires(services: Services, right: Right) -> Callable[[Answer], Answer]:
         return checked
 
     return decorate
+
+
+def ask_to_sign_in(request: func.HttpRequest) -> func.HttpResponse | None:
+    """Send a browser that shows no token to where App Service lets people sign in; None for others.
+
+    One whose token was not believed stays: it would come back with the same one.
+    """
+    said = request.headers
+    is_browser = request.method == "GET" and "text/html" in (said.get("accept") or "")
+    if not is_browser or said.get(PRINCIPAL):
+        return None
+    # A key in the address is nothing for who lets people sign in.
+    asked = {name: said for name, said in request.params.items() if name not in HOST_PARAMETERS}
+    path = urlsplit(request.url).path + (f"?{urlencode(asked)}" if asked else "")
+    place = f"/.auth/login/{ENTRA}?{urlencode({'post_login_redirect_uri': path})}"
+    return func.HttpResponse(status_code=302, headers={"Location": place})
 
 
 def principal_of(services: Services, request: func.HttpRequest) -> Principal | None:

@@ -17,7 +17,7 @@ from functions.http.requests import read_decision, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.page.view import render, show_problems
 from shared.domain.access import Principal, Right
-from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError, NotAllowed
+from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
 from shared.domain.json_text import keep_json, write_object
 from shared.domain.message import require_text
 from shared.domain.reports import shorten
@@ -53,7 +53,7 @@ class ChosenVerb:
 async def answer_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Show what a form would do, or do it where it says `confirmed`.
 
-    Raises InvalidBody, InvalidMessage, and NotAllowed for a form on another site's page.
+    Raises InvalidBody and InvalidMessage.
     """
     fields = read_fields(request, ONCE, frozenset({"what"}))
     principal = principal_of(services, request)
@@ -77,11 +77,8 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
 def read_fields(
     request: func.HttpRequest, once: frozenset[str], many: frozenset[str] = frozenset()
 ) -> Mapping[str, list[str]]:
-    """The fields of a form; raises InvalidBody, and NotAllowed for one on another site's page."""
+    """The fields of a form; raises InvalidBody."""
     require_request(request, frozenset())
-    # A browser says where a form stood. Other programs do not, and need no protection.
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise NotAllowed("this form was sent by a page of another site")
     try:
         fields = parse_qs(
             request.get_body().decode(),

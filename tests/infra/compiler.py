@@ -34,6 +34,9 @@ WHERE = {
 REFUSED = {
     "param primary = 'north'": "primary is no region: north",
     "param authentication = 'entra'": "clientId is needed for tokens",
+    "param frontDoor = true": "frontDoor needs directCallers",
+    # `emails` is `none` there.
+    "param monthlyBudget = 5": "monthlyBudget needs an address in emails",
 }
 # A file that breaks the rules of the linter.
 BROKEN = """param name string

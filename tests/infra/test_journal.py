@@ -70,12 +70,12 @@ def test_the_journal_is_backed_up_all_the_time_and_locked_unless_that_is_switche
 
 
 def test_the_journal_is_in_a_group_that_holds_nothing_else(resources: Resources) -> None:
-    in_group = {one["type"].split("/")[0] for one in resources if "rg-trial-journal/" in one["id"]}
     kinds = {one["type"] for one in resources if "rg-trial-journal/" in one["id"]}
 
-    assert "Microsoft.DocumentDB" in in_group
+    assert "Microsoft.DocumentDB/databaseAccounts" in kinds
+    # Who may look at its metrics, its lock and its record.
     assert {kind for kind in kinds if not kind.startswith("Microsoft.DocumentDB/")} <= {
         "Microsoft.Authorization/locks",
-        "Microsoft.Consumption/budgets",
+        "Microsoft.Authorization/roleAssignments",
         "Microsoft.Insights/diagnosticSettings",
     }

@@ -52,6 +52,7 @@ def test_each_switch_turns_something_on() -> None:
     assert new == {
         *("Cdn/profiles", "Cdn/profiles/afdEndpoints", "Cdn/profiles/afdEndpoints/routes"),
         *("Cdn/profiles/originGroups", "Cdn/profiles/originGroups/origins"),
+        *("Cdn/profiles/securityPolicies", "Network/FrontDoorWebApplicationFirewallPolicies"),
         *("Consumption/budgets", "Insights/diagnosticSettings"),
         *("DurableTask/schedulers", "DurableTask/schedulers/taskHubs"),
         *("Network/privateDnsZones", "Network/privateDnsZones/virtualNetworkLinks"),
@@ -156,11 +157,13 @@ def test_where_the_app_takes_tokens_the_platform_checks_them_first(resources: Re
         for found in tokens:
             entra = found["identityProviders"]["azureActiveDirectory"]
             assert found["platform"]["enabled"] is True
+            # The app itself refuses who has no token, and sends a browser to sign in.
             assert found["globalValidation"] == {
-                "requireAuthentication": True,
-                "unauthenticatedClientAction": "Return401",
-                "excludedPaths": ["/api/health"],
+                "requireAuthentication": False,
+                "unauthenticatedClientAction": "AllowAnonymous",
             }
+            # People sign in without a secret, by a token that the browser brings.
+            assert "clientSecretSettingName" not in entra["registration"]
             assert found["identityProviders"].keys() == {"azureActiveDirectory"}
             assert entra["registration"]["clientId"] == client
             assert "tenantId" in entra["registration"]["openIdIssuer"]
@@ -184,4 +187,3 @@ def test_a_budget_is_kept_where_there_is_an_amount() -> None:
     budgets = of_type(EVERYTHING, "Microsoft.Consumption/budgets")
 
     assert {one["properties"]["amount"] for one in budgets} == {500}
-    assert {one["id"].split("/")[4] for one in budgets} == {"rg-trial", "rg-trial-journal"}

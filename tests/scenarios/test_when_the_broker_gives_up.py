@@ -390,7 +390,7 @@ async def test_a_fault_is_decided_about_in_its_session(world: World) -> None:
 async def expire(
     world: World, *, reason: str = "TTLExpiredException: it expired", region: str = "east"
 ) -> list[DeadLetter]:
-    """The 14 days of all reports of a region are over; what its app leaves of their dead letters."""
+    """The 14 days of a region's reports are over: what its app leaves of their dead letters."""
     reports = world.bus.messages(region, "errors")
     world.bus.queues[region, "errors"].clear()
     letters = world.bus.dead_letters[region, "errors"]
@@ -471,6 +471,6 @@ async def test_when_putting_one_back_goes_wrong_the_next_run_does_it_and_none_is
     await renew_reports(world.east.dead_letters)
 
     assert world.bus.dead_letters["east", "errors"] == []
-    assert {one for one in world.bus.messages("east", "errors")} == {report}
+    assert {*world.bus.messages("east", "errors")} == {report}
     # Two of them are one to whoever looks.
     assert len((await world.east.errors.browse(limit=10)).reports) == 1

@@ -5,6 +5,7 @@ import json
 from base64 import b64encode
 from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import azure.functions as func
 import pytest
@@ -72,10 +73,15 @@ def is_checked(function: Any) -> bool:
     return str(function.__code__.co_qualname).startswith("requires.")
 
 
+def method_of(one: Any) -> str:
+    (method,) = one.get_trigger().methods
+    return str(getattr(method, "value", method))
+
+
 async def call(one: Any, headers: dict[str, str]) -> int:
     """The status of a route's answer; one that was let in may fail, as nothing is there to find."""
     function = one.get_user_function()
-    arguments: list[Any] = [ask(headers=headers)]
+    arguments: list[Any] = [ask(headers=headers, method=method_of(one))]
     if "client" in inspect.signature(function).parameters:
         # Below the decorator that makes a client of what the host hands over, and as it calls.
         function = inspect.unwrap(function, stop=is_checked)
@@ -138,6 +144,80 @@ def test_the_host_asks_for_a_key_unless_tokens_alone_are_asked_for(
 
     levels = {one.get_trigger().auth_level for name, one in found.items() if name != "health"}
     assert levels == {level}
+
+
+ELSEWHERE = {
+    "another site": {"sec-fetch-site": "cross-site"},
+    "another app of the cloud": {"sec-fetch-site": "same-site"},
+    "another page of an old browser": {"origin": "https://evil.example"},
+    "no page that has a name": {"origin": "null"},
+    "another name of an old browser": {"origin": "https://evil", "x-forwarded-host": "front"},
+}
+HERE = {
+    "this page": {"sec-fetch-site": "same-origin", "origin": "https://front"},
+    "no page": {"sec-fetch-site": "none"},
+    "this page of an old browser": {"origin": "http://host"},
+    "this page behind a front": {"origin": "https://front", "x-forwarded-host": "front"},
+    "a program": {},
+    "a page that has a token": {"sec-fetch-site": "cross-site", "authorization": "Bearer e30"},
+    "a page that has a key": {"origin": "https://a.example", "x-functions-key": "k1"},
+}
+
+
+@pytest.mark.parametrize("authentication", [Authentication.KEYS, Authentication.ENTRA])
+@pytest.mark.parametrize("case", [*ELSEWHERE, *HERE])
+async def test_no_page_of_another_site_changes_anything(
+    case: str, authentication: Authentication
+) -> None:
+    """A browser adds who signed in to whatever a page asks for, its forms and its JSON."""
+    found = routes(with_tokens(World().east, authentication))
+    headers = token(*Right) | ({**ELSEWHERE, **HERE}[case])
+
+    statuses = {name: await call(one, headers) for name, one in found.items()}
+
+    changing = {name for name, one in found.items() if method_of(one) != "GET"}
+    assert changing >= RIGHTS[Right.RESOLVE] | RIGHTS[Right.SEND]
+    refused = {name for name, status in statuses.items() if status == 403}
+    assert refused == (changing if case in ELSEWHERE else set())
+
+
+@pytest.mark.parametrize(
+    ("case", "headers", "status"),
+    [
+        ("a browser", {"accept": "text/html,*/*"}, 302),
+        ("a program", {"accept": "application/json"}, 401),
+        ("a program that says nothing", {}, 401),
+        ("a browser whose token is not believed", token(*Right, provider="google"), 401),
+        ("a browser with a token", token(Right.LOOK), 200),
+        ("a browser whose token has no role", token(), 403),
+    ],
+)
+async def test_a_browser_is_sent_to_sign_in_and_comes_back(
+    case: str, headers: dict[str, str], status: int
+) -> None:
+    page = routes(with_tokens(World().east, Authentication.BOTH))["page"].get_user_function()
+    accepts = {"accept": "text/html"} if case.startswith("a browser") else {}
+    query = {"kind": "halt", "code": "k1"}
+
+    answer = await page(ask(method="GET", path="/operate", query=query, headers=accepts | headers))
+
+    assert answer.status_code == status
+    if status == 302:
+        place = urlsplit(answer.headers["Location"])
+        # A place of this app alone, and without the key.
+        assert (place.scheme, place.netloc, place.path) == ("", "", "/.auth/login/aad")
+        assert parse_qs(place.query) == {"post_login_redirect_uri": ["/api/operate?kind=halt"]}
+
+
+async def test_who_changes_something_is_not_sent_to_sign_in_nor_is_anybody_with_a_key() -> None:
+    browser = {"accept": "text/html"}
+    found = routes(with_tokens(World().east, Authentication.ENTRA))
+    statuses = {name: await call(one, browser) for name, one in found.items()}
+    with_keys = {name: await call(one, browser) for name, one in routes(World().east).items()}
+
+    changing = {name for name, one in found.items() if method_of(one) != "GET"}
+    assert {name for name, status in statuses.items() if status == 401} == changing
+    assert 302 not in with_keys.values()
 
 
 async def resolve(services: Services, headers: dict[str, str], **said: str) -> str:

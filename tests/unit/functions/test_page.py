@@ -188,16 +188,6 @@ async def test_when_a_form_is_sent_twice_the_second_has_no_effect(world: World) 
     assert await world.journal.head("acc-1") == head
 
 
-async def test_a_form_of_another_site_is_refused(world: World) -> None:
-    await halt(world, "acc-1")
-    decision = fields(await read(world), "skip", confirmed="yes")
-
-    status, _ = await send(world, decision, **{"sec-fetch-site": "cross-site"})
-
-    assert status == 403
-    assert len(choices(await read(world))) == 1
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
