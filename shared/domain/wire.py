@@ -83,23 +83,13 @@ def to_properties(message: Message) -> dict[str, Property]:
     return {PREFIX + name: value for name, value in attributes.items()}
 
 
-def from_properties(properties: Mapping[str, object], body: bytes) -> Message:
-    """Read a message that came by the queue.
+def from_properties(
+    properties: Mapping[str, object], body: bytes, *, may_be_own: bool = False
+) -> Message:
+    """Read a message that came by the queue, or one of another queue that `may_be_own`.
 
-    Raises InvalidMessage as `read_properties` does, and NotAllowed for what only the app itself may
-    say, which it never says by the queue.
-    """
-    message = read_properties(properties, body)
-    # A message with a number goes on whatever its type is: without an entry of its own, its number
-    # would be missing, and what its producer sends next would stay parked.
-    refuse_reserved(message.session, "" if message.number else message.type)
-    return message
-
-
-def read_properties(properties: Mapping[str, object], body: bytes) -> Message:
-    """Read a message of anybody, the app's own among them.
-
-    Raises InvalidMessage naming the attribute that is missing or wrong.
+    Raises InvalidMessage naming the attribute that is missing or wrong, and NotAllowed for what
+    only the app itself may say, which it never says by the queue.
     """
     attributes = attributes_of(properties)
     version = attributes.get("specversion")
@@ -111,7 +101,7 @@ def read_properties(properties: Mapping[str, object], body: bytes) -> Message:
     present = {a: f for a, f in OPTIONAL.items() if a in attributes}
     given: dict[str, Any] = {field: text(attributes, name) for name, field in present.items()}
     trace = attributes.get(TRACE_HEADER)
-    return Message(
+    message = Message(
         id=text(attributes, "id"),
         session=text(attributes, "partitionkey"),
         type=text(attributes, "type"),
@@ -122,6 +112,11 @@ def read_properties(properties: Mapping[str, object], body: bytes) -> Message:
         traceparent=read_traceparent(trace) if trace else None,
         **given,
     )
+    # A message with a number goes on whatever its type is: without an entry of its own, its number
+    # would be missing, and what its producer sends next would stay parked.
+    if not may_be_own:
+        refuse_reserved(message.session, "" if message.number else message.type)
+    return message
 
 
 def attributes_of(properties: Mapping[str, object], *, is_strict: bool = True) -> dict[str, object]:

@@ -15,7 +15,7 @@ from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.identity import identify
 from shared.domain.message import Message
 from shared.domain.reports import FAULT_TYPE
-from shared.domain.wire import from_properties, read_properties
+from shared.domain.wire import from_properties
 from shared.engine.consume.consume import DEAD_LETTERED, Consumer
 from shared.engine.consume.outcomes import Conflicting, Expired
 from shared.engine.dispatch.deliver import Delivery
@@ -123,7 +123,7 @@ class DeadLetters:
         It is over when somebody decided about it, and a copy of a fault when its session goes on.
         """
         try:
-            report = read_properties(letter.properties, letter.body)
+            report = from_properties(letter.properties, letter.body, may_be_own=True)
             if not letter.reason.startswith(EXPIRED):
                 return False
             decided = await self.worker.journal.repetition(report.session, report.id)
