@@ -170,7 +170,9 @@ def ask_health(url: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"{url}/api/health", timeout=10) as answer:
             return dict(json.load(answer))
     except (OSError, ValueError) as error:  # HTTP statuses of 400 and more are OSErrors, too
-        return {"error": str(error)}
+        is_kept_out = getattr(error, "code", None) == 403
+        hint = ": is the address of this machine among directCallers?" if is_kept_out else ""
+        return {"error": f"{error}{hint}"}
 
 
 def what_is_wrong(health: dict[str, Any], age_max: float) -> str:

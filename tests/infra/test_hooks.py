@@ -38,13 +38,13 @@ class Azure:
     """Azure Resource Manager and one app on a loopback port."""
 
     address: str = ""
-    health: Callable[[], dict[str, Any] | None] = lambda: HEALTHY
+    health: Callable[[], dict[str, Any] | int | None] = lambda: HEALTHY
     role_age: float | None = 3600.0
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
-    def answer(self, method: str, path: str) -> dict[str, Any] | None:
-        """The body for a request; None: it is refused."""
+    def answer(self, method: str, path: str) -> dict[str, Any] | int | None:
+        """The body for a request, or its status; None: it is refused."""
         self.asked.append(f"{method} {path}")
         if path == "/east/api/health":
             return self.health()
@@ -72,6 +72,8 @@ def azure() -> Iterator[Azure]:
     def respond(request: Request) -> Response:
         body = azure.answer(request.method, request.full_path.rstrip("?"))
         azure.tokens.add(request.headers.get("Authorization", ""))
+        if isinstance(body, int):
+            return Response(status=body)
         return Response(json.dumps(body), 200 if body is not None else 503)
 
     with serving(respond) as azure.address:
@@ -277,6 +279,8 @@ OLD = {"missing": {}, "heartbeats": {"recover": {"secondsAgo": 0.0, "within": 60
     ("health", "said"),
     [
         (None, "HTTP Error 503"),
+        # Access restrictions, with Front Door.
+        (403, "is the address of this machine among directCallers?"),
         (ABSENT, "cannot use 2 of the places that its settings name; `lockstep health` names it"),
         (NEVER_HEARD, "a feed or a timer was not heard since then"),
         (BEFORE, "a feed or a timer was not heard since then"),
@@ -284,7 +288,7 @@ OLD = {"missing": {}, "heartbeats": {"recover": {"secondsAgo": 0.0, "within": 60
     ],
 )
 def test_when_an_app_is_not_in_order_it_is_restarted_once_and_the_deployment_ends(
-    azure: Azure, tmp_path: Path, health: dict[str, Any] | None, said: str
+    azure: Azure, tmp_path: Path, health: dict[str, Any] | int | None, said: str
 ) -> None:
     azure.health = lambda: health
 
