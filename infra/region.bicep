@@ -389,10 +389,10 @@ resource app 'Microsoft.Web/sites@2025-03-01' = {
                 ipAddress: 'ApplicationInsightsAvailability'
               }
             ],
-            map(directCallers, (address, index) => {
-              name: 'direct-${index}'
+            map(directCallers, address => {
+              name: 'direct-${replace(address, '/', '-')}'
               action: 'Allow'
-              priority: 300 + index
+              priority: 300
               tag: 'Default'
               ipAddress: address
             })
