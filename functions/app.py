@@ -7,20 +7,24 @@ import azure.functions as func
 from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas, watch
 from functions.page import decisions, page, regions
 from functions.page import error_queue as page_error_queue
-from functions.page.view import link_docs
+from functions.page.view import adapt_pages
 from functions.triggers.receive import build_receive_blueprint
 from functions.triggers.recover import build_recovery_blueprint
 from functions.triggers.sagas import build_saga_blueprint
+from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
 
 HTTP_MODULES = (
-    *(ingest, operate, watch, error_queue, openapi, asyncapi, sagas),
+    *(ingest, operate, watch, error_queue, openapi, asyncapi),
     *(page, regions, decisions, page_error_queue),
 )
 
 
 def build_app(services: Services) -> func.FunctionApp:
     """The app with every trigger: queues, change feed, timers, HTTP, the page and sagas.
+
+    Where no handler declares a kind of saga, nothing of sagas is in it: no function needs Durable
+    Functions, and the host loads none of it.
 
     The Azure SDKs log every request with its headers at level information, which is paid for by
     the gigabyte. They are held at warning here, unless debugging is asked for or their level is
@@ -31,13 +35,15 @@ def build_app(services: Services) -> func.FunctionApp:
     if sdks.level == logging.NOTSET and not sdks.isEnabledFor(logging.DEBUG):
         sdks.setLevel(logging.WARNING)
         logging.getLogger("azure.cosmos").setLevel(logging.ERROR)
-    link_docs(services.docs_url)
+    has_sagas = bool(kinds_of(services.handlers))
+    adapt_pages(services.docs_url, has_sagas=has_sagas)
     app = func.FunctionApp()
+    of_sagas = (build_saga_blueprint, sagas.routes.build, page.saga_routes.build)
     for build_blueprint in (
         build_receive_blueprint,
         build_recovery_blueprint,
-        build_saga_blueprint,
         *(module.routes.build for module in HTTP_MODULES),
+        *(of_sagas if has_sagas else ()),
     ):
         app.register_functions(build_blueprint(services))
     return app

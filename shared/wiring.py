@@ -16,6 +16,7 @@ from shared.domain.handler import Dispatch, Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import derive_id
 from shared.domain.outbox import AppQueues
+from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services, build
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.handle.limit import WATCHDOG, HandlerLoops
@@ -162,6 +163,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         outside.telemetry,
         journal=outside.journal,
         ledgers=ledgers.journal if settings.ledgers else None,
+        has_sagas=bool(kinds_of(handlers)),
     )
     if not settings.ledgers:
         return services

@@ -60,20 +60,19 @@ async def answer_openapi(services: Services, _: func.HttpRequest) -> func.HttpRe
     return respond(describe_api(services.handlers))
 
 
-# What the document describes.
+# What the document describes, and after it what it does where the app has sagas.
 DESCRIBED = (
     *(*ingest.routes.declared, *operate.routes.declared, *watch.routes.declared),
-    *(*error_queue.routes.declared, *sagas.routes.declared),
-    *(*routes.declared, *asyncapi.routes.declared),
+    *(*error_queue.routes.declared, *routes.declared, *asyncapi.routes.declared),
 )
 
 
 def describe_api(handlers: Handlers) -> dict[str, Any]:
     """The whole document, for an app with these handlers."""
-    sagas = [handlers.by_type[kind] for kind in sorted(kinds_of(handlers))]
+    kinds = [handlers.by_type[kind] for kind in sorted(kinds_of(handlers))]
     messages = find_messages(handlers)
     own: list[type[BaseModel]] = [ResolutionBody, RepeatBody]
-    models = own + [one.body for one in (*messages, *sagas)]
+    models = own + [one.body for one in (*messages, *kinds)]
     answering = {one.message_type: one.answer for one in messages if one.answer is not None}
     described: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
         **{(model, "validation"): None for model in models},
@@ -88,11 +87,11 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
         "resolve": take_json(refer(ResolutionBody)),
         "send_again": take_json(refer(RepeatBody)),
         "ingest": take_one_of(messages, refer),
-        "start_saga": take_one_of(sagas, refer),
+        "start_saga": take_one_of(kinds, refer),
     }
     paths: dict[str, dict[str, Any]] = {}
-    for one in DESCRIBED:
-        types = {"ingest": messages, "start_saga": sagas}.get(one.name)
+    for one in (*DESCRIBED, *(sagas.routes.declared if kinds else ())):
+        types = {"ingest": messages, "start_saga": kinds}.get(one.name)
         if types == []:
             continue  # the app takes none of them
         operation = describe_operation(one)

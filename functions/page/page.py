@@ -49,6 +49,8 @@ FOLLOW_SECONDS = 60.0
 
 
 routes = HttpRoutes(show_problems)
+# Of an app that has sagas.
+saga_routes = HttpRoutes(show_problems)
 
 
 @routes.add("page", "GET operate", Right.LOOK)
@@ -146,7 +148,7 @@ async def find_changes(
     return compare_states(dict(before.state), dict(after.state))
 
 
-@routes.add("page_saga", "GET operate/saga", Right.LOOK)
+@saga_routes.add("page_saga", "GET operate/saga", Right.LOOK)
 async def show_saga_steps(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Show the state of a saga, with every step and wait."""
     require_request(request, frozenset({"key"}))
@@ -170,7 +172,7 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
     )
 
 
-@routes.add("page_saga_change", "POST operate/saga", Right.SEND)
+@saga_routes.add("page_saga_change", "POST operate/saga", Right.SEND)
 async def answer_saga_form(
     services: Services, request: func.HttpRequest, client: Any
 ) -> func.HttpResponse:
@@ -198,7 +200,7 @@ async def answer_saga_form(
     return func.HttpResponse(status_code=303, headers={**HEADERS, "Location": to})
 
 
-@routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
+@saga_routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
 async def show_sagas(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A page of the sagas in a state whose keys begin with `prefix`, by key."""
     names = ("state", "prefix", "after")

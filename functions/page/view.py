@@ -58,13 +58,14 @@ def load_templates() -> Environment:
     templates.filters["json"] = write_json
     templates.filters["moment"] = shorten_time
     templates.filters["docs"] = show_place
-    templates.globals["docs_url"] = ""
+    templates.globals |= {"docs_url": "", "pages": PAGES}
     return templates
 
 
-def link_docs(address: str) -> None:
-    """Let the pages of this process link to the documentation's site there, if there is one."""
-    load_templates().globals["docs_url"] = address.rstrip("/")
+def adapt_pages(docs_url: str, *, has_sagas: bool) -> None:
+    """Let the pages of this process link to the documentation's site, and to each other."""
+    shown = [one for one in PAGES if has_sagas or one[0] != "/sagas"]
+    load_templates().globals |= {"docs_url": docs_url.rstrip("/"), "pages": shown}
 
 
 @pass_environment
@@ -106,7 +107,6 @@ def render(
         "units": units,
         "link": partial(link, request),
         "keys": keys_of(request),
-        "pages": PAGES,
         "current": urlsplit(request.url).path.partition(ROUTE)[2],
         "who": "",
         **shown,

@@ -6,7 +6,7 @@ recorded the start walks; the other stands by, and walks when the saga is not ov
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import batched
 from typing import Any, Protocol
@@ -25,10 +25,13 @@ from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas, start_of
 from shared.storage.documents import is_entry, session_in
 from shared.storage.entries import decode_entry, lacks_state
+from shared.storage.journal import is_beacon
 
 log = logging.getLogger("lockstep.sagas")
 
 ORCHESTRATOR = "saga"
+# What proves that sagas of a region run, and its activity.
+PROOF, PROOF_ACTIVITY = "prove_sagas", "note_sagas"
 # An instance whose state is one of these does nothing any more.
 FINISHED = [
     OrchestrationStatus.COMPLETED,
@@ -85,10 +88,17 @@ def saga(context: OrchestrationContext, work: Mapping[str, Any]) -> DurableSteps
     return (yield from drive(context, walk, work.get("queue")))
 
 
+def prove_sagas(context: OrchestrationContext, work: Any) -> DurableSteps[None]:  # noqa: ARG001
+    """The orchestrator that each beacon of a region starts: it needs all that sagas need to run."""
+    yield context.call_activity(PROOF_ACTIVITY)
+
+
 async def begin_instances(
-    services: Services, sagas: Sagas, hub: TaskHub, documents: Iterable[Mapping[str, Any]]
+    services: Services, sagas: Sagas, hub: TaskHub, documents: Collection[Mapping[str, Any]]
 ) -> None:
     """Start an instance here for every saga the feed shows, and notify it of what has changed.
+
+    For this region's beacon a proof is started that sagas run, by one instance again and again.
 
     Raises when the journal or the task hub is out of reach: then the feed shows the same again.
     """
@@ -105,6 +115,8 @@ async def begin_instances(
             await ensure_instance(services, hub, start_of(key, record), stands_by)
         if record is not None and record.events:
             await notify_instance(hub, key)
+    if any(is_beacon(document, services.region) for document in documents):
+        await start_instance(hub, PROOF, f"beacon-{services.region}")
 
 
 async def read_readable(sagas: Sagas, key: str) -> SagaRecord | None:
@@ -236,10 +248,13 @@ async def ensure_instance(
         "stand_by_seconds": stands_by,
         "queue": services.own_queues.get(services.region),
     }
+    await start_instance(hub, ORCHESTRATOR, instance_of(saga.key), work)
+
+
+async def start_instance(hub: TaskHub, orchestrator: str, instance: str, work: Any = None) -> None:
+    """Start an instance, unless it is under way."""
     try:
-        await hub.schedule_new_orchestration(
-            ORCHESTRATOR, input=work, instance_id=instance_of(saga.key)
-        )
+        await hub.schedule_new_orchestration(orchestrator, input=work, instance_id=instance)
     except grpc.aio.AioRpcError as error:
         if error.code() is not grpc.StatusCode.ALREADY_EXISTS:
             raise

@@ -9,13 +9,20 @@ import azure.functions as func
 
 from functions.triggers.change_feed import JOURNAL_FEED
 from functions.triggers.saga_drive import NOT_OURS
-from functions.triggers.saga_instances import begin_instances, purge_instances, saga
+from functions.triggers.saga_instances import (
+    PROOF_ACTIVITY,
+    begin_instances,
+    prove_sagas,
+    purge_instances,
+    saga,
+)
 from shared.domain.errors import Misconfigured
 from shared.domain.measures import STRANGERS
 from shared.domain.reports import shorten
 from shared.domain.saga.plan import SagaState, traceparent_of
 from shared.domain.saga.walk import Activity
 from shared.engine.build import Services
+from shared.engine.operate.heartbeats import SAGAS
 from shared.engine.sagas.sagas import PerformActivity, Sagas
 
 log = logging.getLogger("lockstep.sagas")
@@ -31,6 +38,14 @@ def build_saga_blueprint(services: Services) -> func.Blueprint:
         add_activity(services, bp, activity, perform)
 
     bp.orchestration_trigger(context_name="context")(saga)
+    bp.orchestration_trigger(context_name="context")(prove_sagas)
+
+    async def note_sagas(work: Any) -> None:  # noqa: ARG001 - the binding needs it
+        if services.heartbeats is not None:
+            await services.heartbeats.note(SAGAS)
+
+    note_sagas.__name__ = PROOF_ACTIVITY
+    bp.activity_trigger(input_name="work")(note_sagas)
 
     @bp.retry(strategy="fixed_delay", max_retry_count="-1", delay_interval="00:00:05")
     @bp.cosmos_db_trigger(**JOURNAL_FEED, lease_container_prefix="sagas-%LOCKSTEP_REGION%")

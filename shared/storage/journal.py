@@ -113,6 +113,15 @@ PENDING_MAX = 1_000
 CLOCK_SLACK_SECONDS = 3600.0
 
 
+def beacon_of(region: str) -> Document:
+    return {"id": f"beacon-{region}", "session": REGIONS_SESSION, "kind": "beacon"}
+
+
+def is_beacon(document: Mapping[str, Any], region: str) -> bool:
+    """Say whether a document of the journal's container is this region's beacon."""
+    return beacon_of(region).items() <= document.items()
+
+
 class Journal:
     """Everything that is kept of all sessions: its public methods are the calls of the store."""
 
@@ -450,8 +459,7 @@ class Journal:
 
     async def light_beacon(self, region: str) -> None:
         """Write the document that says nothing, and that whoever follows the changes has to see."""
-        beacon = {"id": f"beacon-{region}", "session": REGIONS_SESSION, "kind": "beacon"}
-        await self.container.write(REGIONS_SESSION, [UpsertDocument(beacon)])
+        await self.container.write(REGIONS_SESSION, [UpsertDocument(beacon_of(region))])
 
     async def archive_age(self) -> float:
         """Return for how many seconds no archive has what was written: one read.

@@ -168,7 +168,7 @@ class TestServiceBus(BusContract[ServiceBus]):
 def heartbeats_over(adapters: Adapters, settings: Settings, region: str = "east") -> Heartbeats:
     container = CosmosContainer(adapters.account, settings.database, settings.leases)
     leases = CosmosLeases(container)
-    return Heartbeats(leases, region, ["east", "west"], journal=adapters.journal)
+    return Heartbeats(leases, region, ["east", "west"], journal=adapters.journal, has_sagas=True)
 
 
 async def test_a_timer_that_ran_is_heard_by_every_instance(

@@ -719,7 +719,7 @@ async def archived(regions: BusinessRegions) -> object:
 
     async def light(worker: Services) -> None:
         leases = CosmosLeases(MemoryContainer(MemoryStore(regions.clock)))
-        beats = Heartbeats(leases, worker.region, REGIONS, journal=worker.journal)
+        beats = Heartbeats(leases, worker.region, REGIONS, journal=worker.journal, has_sagas=False)
         await beats.report()
         if beats.lit_at is None:
             raise Unavailable("a later run tries again")

@@ -9,6 +9,7 @@ import azure.functions as func
 import pytest
 
 from functions.app import build_app
+from functions.handlers import orders
 from functions.http.descriptions import describe_entry, describe_standstill
 from functions.http.operate import ResolutionBody, carry_out, list_standstills, show_session
 from functions.http.responses import REPORT_HELP, describe_problem, status_of
@@ -112,7 +113,7 @@ RAISED = (errors.InvalidMessage, errors.Unavailable, errors.NotStorable)
 
 
 def test_every_function_and_route_is_documented() -> None:
-    built = build_app(World().east)
+    built = build_app(World(handlers=orders.handlers).east)
     found = {str(one.get_function_name()): one.get_trigger() for one in built.get_functions()}
     routes = {name: getattr(trigger, "route", None) for name, trigger in found.items()}
 

@@ -105,7 +105,9 @@ class Day:
         monkeypatch.setattr("shared.engine.operate.heartbeats.time.monotonic", self.world.clock.now)
         self.heartbeats = {
             name: Heartbeats(
-                self.leases, name, REGIONS, None, telemetry[name], journal=self.world.journal
+                *(self.leases, name, REGIONS, None, telemetry[name]),
+                journal=self.world.journal,
+                has_sagas=True,
             )
             for name in REGIONS
         }
@@ -142,9 +144,9 @@ class Day:
         if region in self.silent:
             return
         heard = self.heartbeats[region]
-        for feed in (region, f"sagas-{region}"):
-            if self.leases.takes_writes and feed not in self.silent:
-                self.leases.written[f"{feed}..0"] = self.world.clock.now()
+        for heard_of in (f"{region}..0", f"sagas-{region}..0", f"$timer-{region}-sagas"):
+            if self.leases.takes_writes and heard_of.removesuffix("..0") not in self.silent:
+                self.leases.written[heard_of] = self.world.clock.now()
         await sweep_journal(self.worker(region).recovery)
         if heard.is_due():
             await heard.note(SWEEP)

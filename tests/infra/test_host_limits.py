@@ -9,6 +9,7 @@ import pytest
 from packaging.version import Version
 
 from functions.app import build_app
+from functions.handlers import orders
 from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds
 from shared.engine.build import Services
 from shared.engine.operate.watch import WATCHERS_MAX
@@ -96,7 +97,7 @@ def warm(resources: Resources, region: str) -> dict[str, int]:
 
 def feeds(ledgers: Services | None = None) -> dict[str, int]:
     """The groups of the functions that follow a change feed."""
-    app = build_app(replace(World().east, external_ledgers=ledgers))
+    app = build_app(replace(World(handlers=orders.handlers).east, external_ledgers=ledgers))
     found: list[Any] = app.get_functions()
     kinds = {one.get_function_name(): one.get_trigger().type for one in found}
     return {f"function:{name}": 1 for name, kind in kinds.items() if kind == "cosmosDBTrigger"}

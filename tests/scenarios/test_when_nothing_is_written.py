@@ -14,7 +14,7 @@ import pytest
 
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.domain.errors import Unavailable
-from shared.engine.operate.heartbeats import BEACON_SECONDS, SWEEP, Age, Heartbeats
+from shared.engine.operate.heartbeats import BEACON_SECONDS, SAGAS, SWEEP, Age, Heartbeats
 from shared.ports import Operation, UpsertDocument, WriteResult
 from shared.storage.documents import version_of
 from shared.storage.journal import REGIONS_SESSION
@@ -26,6 +26,8 @@ SWEEP_SECONDS = 15.0
 # How long the platform takes to start a host, and how long it leaves one that has nothing to do.
 START_SECONDS, IDLE_SECONDS = 60.0, 30.0
 FEEDS = {"east": "recover", "sagas-east": "begin_sagas"}
+# What has to be heard once a beacon was written; the last one is what the feed before it starts.
+WOKEN = (*FEEDS.values(), SAGAS)
 
 
 class Leases(MemoryContainer):
@@ -60,12 +62,15 @@ class Flex:
         self.clock = self.world.clock
         self.leases = Leases(MemoryStore(self.clock))
         self.feeds = {name: Feed(prefix) for prefix, name in FEEDS.items()}
+        self.runs_sagas = True
         self.deploy()
 
     def deploy(self) -> None:
         """Put a new process in the place of the sweep's, and stop the others."""
         self.swept = Heartbeats(
-            CosmosLeases(self.leases), "east", REGIONS, journal=self.world.journal
+            *(CosmosLeases(self.leases), "east", REGIONS),
+            journal=self.world.journal,
+            has_sagas=True,
         )
         for feed in self.feeds.values():
             feed.due_at, feed.stops_at = None, 0.0
@@ -93,6 +98,8 @@ class Flex:
             return
         if newest > feed.seen:
             feed.seen, feed.stops_at = newest, now + IDLE_SECONDS
+            if feed.prefix == "sagas-east" and self.runs_sagas:
+                await self.swept.note(SAGAS)
         if now >= feed.stops_at:
             feed.due_at = None
             return
@@ -106,7 +113,7 @@ class Flex:
 
     async def hear(self) -> dict[str, Age]:
         here = (await self.swept.ages()).here
-        return {name: here[name] for name in FEEDS.values()}
+        return {name: here[name] for name in WOKEN}
 
     async def silent(self) -> list[str]:
         return [name for name, age in (await self.hear()).items() if age.is_silent]
@@ -122,7 +129,7 @@ def flex(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> F
 
 def said_of_feeds(caplog: pytest.LogCaptureFixture) -> list[str]:
     said = [record.getMessage() for record in caplog.records]
-    heard_of = [f"nothing was heard of {name} " for name in FEEDS.values()]
+    heard_of = [f"nothing was heard of {name} " for name in WOKEN]
     return [line for line in said if line.startswith(tuple(heard_of))]
 
 
@@ -154,17 +161,67 @@ async def test_when_a_feed_does_not_wake_it_is_silent_without_a_break_until_it_d
     caplog.clear()
 
     for _ in range(60):
-        assert await flex.silent() == ["begin_sagas"]
+        # What it starts is as silent.
+        assert await flex.silent() == ["begin_sagas", SAGAS]
         await flex.run(SWEEP_SECONDS)
 
-    assert set(said_of_feeds(caplog)) == {"nothing was heard of begin_sagas for 120 s or more"}
-    assert len(said_of_feeds(caplog)) == 15
+    assert said_of_feeds(caplog) == 15 * [
+        "nothing was heard of begin_sagas for 120 s or more",
+        "nothing was heard of sagas for 180 s or more",
+    ]
     flex.feeds["begin_sagas"].starts = True
     await flex.run(120)
     caplog.clear()
     await flex.run(1_800)
     assert await flex.silent() == []
     assert said_of_feeds(caplog) == []
+
+
+async def test_when_the_task_hub_is_dead_sagas_are_silent_until_it_is_back_and_feeds_are_not(
+    flex: Flex, caplog: pytest.LogCaptureFixture
+) -> None:
+    await flex.run(900)
+    flex.runs_sagas = False
+    await flex.run(BEACON_SECONDS + 240)
+    caplog.clear()
+
+    for _ in range(20):
+        assert await flex.silent() == [SAGAS]
+        await flex.run(SWEEP_SECONDS)
+
+    assert set(said_of_feeds(caplog)) == {"nothing was heard of sagas for 180 s or more"}
+    # What was started waits in the hub, and runs when it can.
+    await flex.swept.note(SAGAS)
+    flex.runs_sagas = True
+    caplog.clear()
+    await flex.run(1_800)
+    assert await flex.silent() == []
+    assert said_of_feeds(caplog) == []
+
+
+async def test_when_a_beacon_is_recorded_after_its_saga_has_run_sagas_are_not_silent(
+    flex: Flex, caplog: pytest.LogCaptureFixture
+) -> None:
+    await flex.run(900)
+    flex.runs_sagas = False
+    await flex.swept.note(SAGAS)
+    flex.clock.seconds += 29.0
+    await flex.swept.light_beacons()
+    await flex.run(240)
+
+    assert await flex.silent() == []
+    assert said_of_feeds(caplog) == []
+
+
+async def test_when_a_deployed_app_cannot_run_sagas_they_were_not_heard_since(flex: Flex) -> None:
+    await flex.run(900)
+    flex.runs_sagas = False
+
+    flex.deploy()
+    began = flex.clock.seconds
+    await flex.run(180)
+
+    assert flex.clock.seconds - began < await oldest(flex)
 
 
 async def oldest(flex: Flex) -> float:

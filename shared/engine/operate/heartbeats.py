@@ -24,7 +24,7 @@ from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.heartbeats")
 
-SWEEP, COMPACT, BEACON = "sweep", "compact", "beacon"
+SWEEP, COMPACT, BEACON, SAGAS = "sweep", "compact", "beacon", "sagas"
 # The sweep runs more often than it has to be heard: once a minute, by its default schedule.
 NOTED_SECONDS_MIN = 50.0
 # How often the feeds are given something to see. What they do for it wakes them where they stand at
@@ -34,6 +34,9 @@ BEACON_SECONDS = 300.0
 # sweep runs every 15 s and compaction every 10 min by default. Longer silence than this is worth a
 # look, a restart of the app among its reasons.
 FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 120.0, 120.0, 1_500.0
+# What a feed starts has to be started, too, once it has seen the beacon. A beacon is recorded after
+# it was written, which in a store that is slow takes longer than the saga that it begins.
+SAGAS_SECONDS_MAX, BEACON_WRITTEN_SECONDS_MAX = 180.0, 30.0
 # Of a region at work its sweep is heard once a minute.
 REGION_SECONDS_MAX = 120.0
 # A failing delivery is paused for two minutes, and after five the host ends the worker.
@@ -116,9 +119,9 @@ class Heard:
     def seconds(self) -> float | None:
         """Return how long ago what was heard least recently was; None: one of them never was.
 
-        What need not be heard every two minutes is not looked at.
+        What need not be heard every three minutes is not looked at.
         """
-        often = (age.heard for age in self.here.values() if age.seconds_max <= FEED_SECONDS_MAX)
+        often = (age.heard for age in self.here.values() if age.seconds_max <= SAGAS_SECONDS_MAX)
         oldest = max(often)
         return None if oldest == inf else oldest
 
@@ -136,9 +139,13 @@ class Heartbeats:
         *,
         journal: Journal,
         ledgers: Journal | None = None,
+        has_sagas: bool,
     ) -> None:
         # By the lease prefix of each feed, its name; and the journals that they follow.
-        self.feeds = {region: "recover", f"sagas-{region}": "begin_sagas"}
+        self.feeds = {region: "recover"}
+        if has_sagas:
+            self.feeds[f"sagas-{region}"] = "begin_sagas"
+        self.has_sagas = has_sagas
         self.journals = [journal]
         if ledgers is not None:
             self.feeds[f"ledgers-{region}"] = "recover_ledgers"
@@ -207,6 +214,9 @@ class Heartbeats:
             name: Age(newest.get(prefix), FEED_SECONDS_MAX, asked)
             for prefix, name in self.feeds.items()
         }
+        if self.has_sagas:
+            due = asked + BEACON_WRITTEN_SECONDS_MAX
+            here[SAGAS] = Age(newest.get(self.record_id(SAGAS)), SAGAS_SECONDS_MAX, due)
         regions = {name: Age(newest.get(f"of {name}"), REGION_SECONDS_MAX) for name in self.others}
         return Heard(here, regions)
 

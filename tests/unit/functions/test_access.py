@@ -11,6 +11,7 @@ import azure.functions as func
 import pytest
 
 from functions.app import build_app
+from functions.handlers import orders
 from functions.http.operate import carry_out
 from functions.http.responses import respond
 from functions.http.routes import requires
@@ -95,7 +96,7 @@ async def call(one: Any, headers: dict[str, str]) -> int:
 
 
 async def test_a_role_opens_its_own_routes_and_no_other() -> None:
-    services = with_tokens(World().east, Authentication.ENTRA)
+    services = with_tokens(World(handlers=orders.handlers).east, Authentication.ENTRA)
     found = routes(services)
 
     assert {name for names in RIGHTS.values() for name in names} == found.keys() - {"health"}
@@ -121,7 +122,7 @@ async def test_a_role_opens_its_own_routes_and_no_other() -> None:
 async def test_without_a_token_of_entra_id_every_route_but_health_is_401(
     headers: dict[str, str],
 ) -> None:
-    found = routes(with_tokens(World().east, Authentication.BOTH))
+    found = routes(with_tokens(World(handlers=orders.handlers).east, Authentication.BOTH))
 
     statuses = {name: await call(one, headers) for name, one in found.items()}
 
@@ -140,7 +141,7 @@ async def test_without_a_token_of_entra_id_every_route_but_health_is_401(
 def test_the_host_asks_for_a_key_unless_tokens_alone_are_asked_for(
     authentication: Authentication, level: func.AuthLevel
 ) -> None:
-    found = routes(with_tokens(World().east, authentication))
+    found = routes(with_tokens(World(handlers=orders.handlers).east, authentication))
 
     levels = {one.get_trigger().auth_level for name, one in found.items() if name != "health"}
     assert levels == {level}

@@ -1,17 +1,22 @@
-"""Handlers are found in a package: all of them, and what is none is named."""
+"""An app is made from handlers, which are found in a package; what it needs follows from them."""
 
 import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from functions.app import build_app
+from functions.handlers import orders
+from functions.page.page import show_overview
+from functions.page.view import adapt_pages
 from shared.domain.handler import Handlers
 from shared.engine.handle.find import find_handlers
-from tests.world import World
+from tests.asking import ask
+from tests.world import World, handlers
 
 COUNTING = """
 from pydantic import BaseModel
@@ -82,6 +87,40 @@ def test_a_module_that_cannot_be_used_is_named_and_not_passed_over(
         find_handlers("found")
 
 
+def describe_functions(handlers: Handlers) -> dict[str, set[str]]:
+    """The types of the bindings of each function of an app, by its name."""
+    found: list[Any] = build_app(World(handlers=handlers).east).get_functions()
+    return {one.get_function_name(): {b.type for b in one.get_bindings()} for one in found}
+
+
+async def test_an_app_without_sagas_has_nothing_that_needs_durable_functions() -> None:
+    without, whole = describe_functions(handlers), describe_functions(orders.handlers)
+    durable = {"durableClient", "orchestrationTrigger", "activityTrigger"}
+
+    assert {name for name, types in without.items() if types & durable} == set()
+    of_sagas = whole.keys() - without.keys()
+    assert of_sagas == {name for name in whole if "saga" in name}
+    assert of_sagas >= {name for name, types in whole.items() if types & durable}
+    assert without == {name: whole[name] for name in whole.keys() - of_sagas}
+
+
+@pytest.mark.parametrize(
+    ("handlers", "shown"), [(handlers, False), (orders.handlers, True)], ids=["without", "with"]
+)
+async def test_the_page_links_to_sagas_where_the_app_has_some(
+    handlers: Handlers, shown: bool
+) -> None:
+    world = World(handlers=handlers)
+    build_app(world.east)
+    try:
+        page = await show_overview(world.east, ask(method="GET", path="/operate"))
+    finally:
+        adapt_pages("", has_sagas=True)
+
+    assert page.status_code == 200
+    assert (b"/operate/sagas" in page.get_body()) == shown
+
+
 @pytest.mark.parametrize(
     ("root_level", "own_level", "expected"),
     [
@@ -98,7 +137,7 @@ def test_a_request_of_an_azure_sdk_is_not_logged_unless_asked_for(
     caplog.set_level(own_level, "azure")
     caplog.set_level(logging.NOTSET, "azure.cosmos")
 
-    build_app(World(handlers=Handlers()).east)
+    build_app(World(handlers=orders.handlers).east)
 
     request_log = logging.getLogger("azure.core.pipeline.policies.http_logging_policy")
     assert request_log.getEffectiveLevel() == expected

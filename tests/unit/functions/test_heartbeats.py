@@ -13,7 +13,7 @@ from functions.page.regions import show_regions
 from shared.domain.errors import Unavailable
 from shared.domain.measures import SILENCE_SECONDS, Measure
 from shared.engine.operate.health import LOOK_SECONDS
-from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats, InHand
+from shared.engine.operate.heartbeats import COMPACT, SAGAS, SWEEP, Heartbeats, InHand
 from tests.asking import ask, document
 from tests.loop_clock import in_virtual_time
 from tests.world import World
@@ -39,7 +39,8 @@ class Kept:
 
 
 def hear(kept: Kept, region: str, *regions: str, **more: Any) -> Heartbeats:
-    return Heartbeats(kept, region, regions, journal=World().journal, **more)
+    given = {"journal": World().journal, "has_sagas": True, **more}
+    return Heartbeats(kept, region, regions, **given)
 
 
 async def ages(heartbeats: Heartbeats) -> dict[str, float | None]:
@@ -53,6 +54,7 @@ async def test_each_feed_and_timer_has_the_age_of_its_newest_document() -> None:
     assert await ages(heartbeats) == {
         "recover": 3.0,
         "begin_sagas": 4.0,
+        SAGAS: None,
         SWEEP: None,
         COMPACT: None,
         "receive": 0.0,
@@ -104,7 +106,7 @@ async def test_when_the_leases_are_out_of_reach_nothing_is_raised(
 async def test_status_shows_what_was_heard_and_null_where_that_is_not_known() -> None:
     services = World().east
     kept = Kept({"east..0": 281.0, "sagas-east..0": 3.0, "west..0": 131.0})
-    kept.seconds["$timer-east-beacon"] = 299.0
+    kept.seconds |= {"$timer-east-beacon": 299.0, "$timer-east-sagas": 290.0}
     services.health.heartbeats = hear(kept, "east", "east", "west")
 
     known = document(await show_status(services, ask(method="GET")))
@@ -121,7 +123,7 @@ async def test_status_shows_what_was_heard_and_null_where_that_is_not_known() ->
     assert shown["recover"] == {"secondsAgo": 281.0, "within": 120.0, "silent": False}
     assert shown["sweep"] == {"secondsAgo": None, "within": 120.0, "silent": True}
     assert known["regions"] == {"west": {"secondsAgo": 131.0, "within": 120.0, "silent": True}}
-    assert (never["heardSecondsAgo"], least["heardSecondsAgo"]) == (None, 281.0)
+    assert (never["heardSecondsAgo"], least["heardSecondsAgo"]) == (None, 290.0)
     assert (unknown["journal"], unknown["heartbeats"], unknown["regions"]) == (
         *("readable", None, None),
     )
@@ -199,7 +201,7 @@ class Peer:
     def __post_init__(self) -> None:
         regions = ["east", "west", "north"]
         telemetry: Any = self.told
-        self.heartbeats = hear(self.kept, "west", *regions, telemetry=telemetry)
+        self.heartbeats = hear(self.kept, "west", *regions, telemetry=telemetry, has_sagas=False)
 
     async def work(self, seconds: float, *, heard: tuple[str, ...]) -> None:
         """Sweep for so long, while documents of these names are written all the time."""

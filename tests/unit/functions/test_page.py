@@ -13,7 +13,7 @@ from functions.page.decisions import PACE_SECONDS, answer_form
 from functions.page.error_queue import answer_error_form, show_errors
 from functions.page.page import show_overview, show_sessions, show_timeline
 from functions.page.regions import ENTRIES_MAX, measure_activity, show_regions
-from functions.page.view import compare_states, group_by_cause, link_docs
+from functions.page.view import adapt_pages, compare_states, group_by_cause
 from shared.domain.journal import RecentEntry
 from shared.domain.spending import CURRENT
 from shared.domain.wire import to_properties
@@ -122,12 +122,12 @@ async def test_every_view_of_a_fault_shows_where_its_handler_raised(world: World
 
 async def test_help_is_a_link_where_the_documentation_is_served(world: World) -> None:
     await halt(world, "acc-1")
-    link_docs("https://docs.example/lockstep/")
+    adapt_pages("https://docs.example/lockstep/", has_sagas=True)
     try:
         page = await read(world)
         wrong = await read(world, kind="nonsense")
     finally:
-        link_docs("")
+        adapt_pages("", has_sagas=True)
 
     assert '<a href="https://docs.example/lockstep/runbook.html#halt">' in page
     assert '<a href="https://docs.example/lockstep/reference.html#InvalidMessage">' in wrong
