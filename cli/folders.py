@@ -1,6 +1,8 @@
 """An app's folder: made from templates, tested, and packaged for a deployment."""
 
+import json
 import keyword
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ from string import Template
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from cli.failures import CommandFailed, Misuse
+from cli.regions import CONFIG
 
 # Where Lockstep is: a checkout, or what pip made of one.
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +33,18 @@ MACHINES = (
     *("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64"),
 )
 MARKER = ".lockstep-package"
+# Run in a package: whether a function of it needs Durable Functions.
+ASK_FOR_DURABLE = """
+import function_app
+from azure.functions import FunctionApp
+from functions.app import DURABLE_BINDINGS
+apps = [one for one in vars(function_app).values() if isinstance(one, FunctionApp)]
+bound = {b.type for app in apps for one in app.get_functions() for b in one.get_bindings()}
+print(bool(bound & DURABLE_BINDINGS))
+"""
+# The extensions of an app that needs none of these. docs/upgrade.md says how bundles are moved.
+STABLE_BUNDLE = {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.38.0, 4.38.1)"}
+PREVIEW_BUNDLE = f"{STABLE_BUNDLE['id']}.Preview"
 # What an app's own folder holds for its makers only.
 LEFT_OUT = shutil.ignore_patterns(
     *(".*", "__pycache__", "tests", "pyproject.toml", "sample.json", "local.config.json", "*.md")
@@ -123,7 +138,9 @@ def package_app(folder: Path, to: Path) -> None:
     """Put an app and what it needs of Lockstep into one folder, ready to be published.
 
     The app's own requirements.txt is added to Lockstep's; its host.json takes the place of
-    Lockstep's. What the target held of an earlier package is replaced. Raises Misuse.
+    Lockstep's, and loads nothing of Durable Functions where the app has no sagas. What the target
+    held of an earlier package is replaced. Raises Misuse, and CommandFailed for an app that cannot
+    be loaded here.
     """
     app = require_app(folder)
     for name in ("functions", "shared"):
@@ -144,14 +161,57 @@ def package_app(folder: Path, to: Path) -> None:
             shutil.copy(part, to)
     if app == ROOT:
         shutil.copy(app / "function_app.py", to)
-        return
-    # The examples of Lockstep are not the app's.
-    shutil.rmtree(to / "functions/handlers", ignore_errors=True)
-    own = app / "requirements.txt"
-    lines = REQUIREMENTS.read_text("utf-8")
-    shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
-    if own.exists():
-        (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")
+    else:
+        # The examples of Lockstep are not the app's.
+        shutil.rmtree(to / "functions/handlers", ignore_errors=True)
+        own = app / "requirements.txt"
+        lines = REQUIREMENTS.read_text("utf-8")
+        shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
+        if own.exists():
+            (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")
+    own_config = app / CONFIG.name
+    write_host(to / "host.json", needs_durable(to, own_config if own_config.exists() else CONFIG))
+
+
+def needs_durable(package: Path, config: Path) -> bool:
+    """Ask the package itself, with the settings of a local host and connections to nowhere."""
+    values = json.loads(config.read_text("utf-8"))["Hosts"]["Values"]
+    regions = values["LOCKSTEP_REGIONS"].split(",")
+    settings = {name: str(value).replace("{region}", regions[0]) for name, value in values.items()}
+    nowhere = {f"ServiceBus_{region}": "Endpoint=sb://localhost/" for region in regions}
+    nowhere["Cosmos"] = "AccountEndpoint=http://localhost/;AccountKey=bm90aGluZw==;"
+    others = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # -B: what is compiled here is not published.
+    command = [sys.executable, "-B", "-c", ASK_FOR_DURABLE]
+    asked = subprocess.run(  # noqa: S603 - the app itself
+        command, cwd=package, env=others | settings | nowhere, capture_output=True, text=True
+    )
+    if asked.returncode:
+        last = (asked.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise CommandFailed(
+            f"the app cannot be loaded, so nobody knows whether it has sagas: {last}"
+        )
+    return asked.stdout.split()[-1] == "True"
+
+
+def write_host(path: Path, needs: bool) -> None:
+    """Take Durable Functions out of a host.json where nothing needs them; raises CommandFailed."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+        extensions, bundle = document["extensions"], document["extensionBundle"]
+        if needs and "durableTask" not in extensions:
+            raise CommandFailed(
+                "the app has sagas, and its host.json has no extensions.durableTask: copy that"
+                f" and extensionBundle from {SHIPPED / 'host.json'}"
+            )
+        if needs:
+            return
+        extensions.pop("durableTask", None)
+        if bundle["id"] == PREVIEW_BUNDLE:
+            document["extensionBundle"] = STABLE_BUNDLE
+    except (ValueError, LookupError, TypeError) as error:
+        raise CommandFailed(f"the app's host.json cannot be read: {error!r}") from None
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def prebuild_package(package: Path) -> Path:

@@ -18,6 +18,10 @@ HTTP_MODULES = (
     *(ingest, operate, watch, error_queue, openapi, asyncapi),
     *(page, regions, decisions, page_error_queue),
 )
+# Of a function that has one, the host needs the extension of Durable Functions.
+DURABLE_BINDINGS = frozenset(
+    {"orchestrationTrigger", "activityTrigger", "entityTrigger", "durableClient"}
+)
 
 
 def build_app(services: Services) -> func.FunctionApp:

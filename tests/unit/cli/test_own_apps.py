@@ -80,7 +80,12 @@ def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
     source, types, functions = describe_app(target)
     assert source == target / "functions/app.py"
     assert types == ["bank.add"]
-    assert functions == describe_app(ROOT)[2]
+    # It has no sagas: nothing of it needs Durable Functions, and the host loads none of it.
+    assert functions == [name for name in describe_app(ROOT)[2] if "saga" not in name]
+    host, shipped = (json.loads((place / "host.json").read_text()) for place in (target, ROOT))
+    assert host["extensionBundle"]["id"] == "Microsoft.Azure.Functions.ExtensionBundle"
+    shipped["extensions"].pop("durableTask")
+    assert host == shipped | {"extensionBundle": host["extensionBundle"]}
     assert {path.name for path in target.iterdir()} == {
         *("LICENSE", "function_app.py", "functions", "handlers", "host.json", "lockstep.py"),
         *("requirements.txt", "shared", ".lockstep-package"),
@@ -89,10 +94,40 @@ def test_a_package_runs_without_the_checkout_and_has_no_handlers_but_its_own(
     assert requirements == (ROOT / "requirements.txt").read_text() + "holidays==0.99\n"
 
 
+def test_a_package_with_sagas_has_the_host_file_that_sagas_need(
+    bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target, host = tmp_path / "dist", bank / "host.json"
+    assert main(["new", "saga", "move-money", "--app", str(bank)]) == 0
+
+    assert main(["package", str(bank), "--to", str(target)]) == 0
+
+    assert (target / "host.json").read_bytes() == (ROOT / "host.json").read_bytes()
+    assert describe_app(target)[2] == describe_app(ROOT)[2]
+
+    whole = json.loads(host.read_text())
+    whole["extensions"].pop("durableTask")
+    host.write_text(json.dumps(whole))
+    assert main(["package", str(bank), "--to", str(target)]) == 1
+    assert "its host.json has no extensions.durableTask" in capsys.readouterr().err
+
+
+def test_when_an_app_cannot_be_loaded_its_package_says_why(
+    bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bank / "handlers/broken.py").write_text("import no_such_module\n")
+
+    assert main(["package", str(bank), "--to", str(tmp_path / "dist")]) == 1
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("ModuleNotFoundError: No module named 'no_such_module'")
+
+
 def test_a_package_whose_packages_cannot_be_had_makes_no_zip(
     bank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     failed = subprocess.CompletedProcess[bytes]([], 1)
+    monkeypatch.setattr("cli.folders.needs_durable", lambda *_: False)
     monkeypatch.setattr("cli.folders.subprocess.run", lambda *_, **__: failed)
 
     assert main(["package", str(bank), "--to", str(tmp_path / "dist"), "--prebuilt"]) == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from functions.app import build_app
+from functions.app import DURABLE_BINDINGS, build_app
 from functions.handlers import orders
 from functions.page.page import show_overview
 from functions.page.view import adapt_pages
@@ -95,12 +95,11 @@ def describe_functions(handlers: Handlers) -> dict[str, set[str]]:
 
 async def test_an_app_without_sagas_has_nothing_that_needs_durable_functions() -> None:
     without, whole = describe_functions(handlers), describe_functions(orders.handlers)
-    durable = {"durableClient", "orchestrationTrigger", "activityTrigger"}
 
-    assert {name for name, types in without.items() if types & durable} == set()
+    assert {name for name, types in without.items() if types & DURABLE_BINDINGS} == set()
     of_sagas = whole.keys() - without.keys()
     assert of_sagas == {name for name in whole if "saga" in name}
-    assert of_sagas >= {name for name, types in whole.items() if types & durable}
+    assert of_sagas >= {name for name, types in whole.items() if types & DURABLE_BINDINGS}
     assert without == {name: whole[name] for name in whole.keys() - of_sagas}
 
 
