@@ -1,7 +1,7 @@
 """What azd runs around a deployment (azure.yaml): it needs azd and Python 3.9 or newer, no package.
 
     python infra/hooks.py package REGION  put the app and its packages into dist/REGION
-    python infra/hooks.py roles REGION    wait until the app may read its own package
+    python infra/hooks.py roles REGION    look at that package, and wait until the app may read it
     python infra/hooks.py check REGION    wait until the app works, with one restart if need be
     python infra/hooks.py down            keep the journal, unless its deletion is asked for
 
@@ -27,6 +27,10 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 # Azure Resource Manager; another address in sovereign clouds.
 MANAGER = "https://management.azure.com"
+# Where the Functions host has its extensions from.
+BUNDLES = "https://cdn.functions.azure.com/public/ExtensionBundles"
+# "Service Bus quotas", in each tier: concurrent receive requests on a queue.
+RECEIVES_MAX = 5000
 # Storage Blob Data Owner: by this role the app reads its package.
 BLOB_OWNER = "b7e6dc6d-f1e8-4753-8033-0f276bb0955b"
 # A role is shown at once and honoured later. In reports of azure-dev #8026 a minute was enough;
@@ -55,7 +59,9 @@ def main() -> int:
         elif asked.command == "package":
             package(asked.region)
         elif asked.command == "roles":
-            wait_for_role(find_app(asked.region))
+            app = find_app(asked.region)
+            compare(app)
+            wait_for_role(app)
         else:
             check(find_app(asked.region))
     except InVain as error:
@@ -64,11 +70,12 @@ def main() -> int:
     return 0
 
 
-def find_app(region: str) -> dict[str, str]:
+def find_app(region: str) -> dict[str, Any]:
     """What the last provisioning said of a region; InVain if it said nothing."""
     for app in json.loads(os.environ.get("LOCKSTEP_APPS") or "[]"):
         if app["name"] == region:
-            return dict(app)
+            # An older release did not say the first two.
+            return {"durable": "storage", "instancesMax": 40, **app}
     raise InVain(
         f"Region {region} has not been provisioned: add it to `regions` in infra/main.bicep and run"
         " `azd provision`."
@@ -89,7 +96,61 @@ def package(region: str) -> None:
         raise InVain(f"The package for {region} could not be made. Nothing was published.")
 
 
-def wait_for_role(app: dict[str, str]) -> None:
+def compare(app: dict[str, Any]) -> None:
+    """Hold what is to be published against what was provisioned; InVain where they contradict."""
+    package = ROOT / "dist" / app["name"]
+    path = (package if package.exists() else ROOT) / "host.json"
+    host = json.loads(path.read_text(encoding="utf-8"))
+    has_sagas, can_run = "durableTask" in host["extensions"], app["durable"] != "none"
+    if has_sagas and not can_run:
+        raise InVain(
+            "The app has sagas, and nothing was provisioned to run them: `azd env set"
+            " LOCKSTEP_DURABLE storage`, then `azd provision`. Nothing was published."
+        )
+    if can_run and not has_sagas:
+        say(
+            "The app has no sagas. `azd env set LOCKSTEP_DURABLE none` and `azd provision` save"
+            " what is kept ready for them."
+        )
+    # What the extension does where host.json does not say.
+    limits = {"maxConcurrentSessions": 8, "maxConcurrentCallsPerSession": 1}
+    limits.update(host["extensions"].get("serviceBus", {}))
+    sessions, calls = limits["maxConcurrentSessions"], limits["maxConcurrentCallsPerSession"]
+    if app["instancesMax"] * sessions * calls > RECEIVES_MAX:
+        raise InVain(
+            f"{app['instancesMax']} instances with {sessions} sessions and {calls} calls of each at"
+            f" a time are more than the {RECEIVES_MAX:,} receives that a queue takes: lower"
+            " `instancesMax` in infra/region.bicep, or the limits in the app's host.json."
+            " Nothing was published."
+        )
+    require_bundle(host["extensionBundle"])
+
+
+def require_bundle(bundle: dict[str, str]) -> None:
+    """See that there is a bundle that host.json takes: without one the host does not start."""
+    index = f"{os.environ.get('LOCKSTEP_BUNDLES') or BUNDLES}/{bundle['id']}/index.json"
+    try:
+        with urllib.request.urlopen(index, timeout=30) as answer:
+            served = [parse_version(one) for one in json.load(answer)]
+    except (OSError, ValueError) as error:
+        say(
+            f"{index} cannot be read ({error}): whether Azure has {bundle['version']} is not known."
+        )
+        return
+    least, below = (parse_version(one) for one in bundle["version"].strip("[)").split(","))
+    if not any(least <= one < below for one in served):
+        raise InVain(
+            f"Azure serves no {bundle['id']} of {bundle['version']}: docs/upgrade.md says how to"
+            " choose one. Nothing was published."
+        )
+
+
+def parse_version(text: str) -> list[int]:
+    """Return the numbers of a version; a star is the least."""
+    return [int(part) if part.isdigit() else 0 for part in text.strip().split(".")]
+
+
+def wait_for_role(app: dict[str, Any]) -> None:
     """Wait until the app's role on its storage account is old enough to be honoured."""
     seconds = limit("LOCKSTEP_ROLE_SECONDS", ROLE_SECONDS)
     for _ in tries(seconds):
@@ -108,7 +169,7 @@ def wait_for_role(app: dict[str, str]) -> None:
     )
 
 
-def role_given_at(app: dict[str, str]) -> datetime | None:
+def role_given_at(app: dict[str, Any]) -> datetime | None:
     """When the app's identity was given the role by which it reads its package."""
     path = f"{app['storageId']}/providers/Microsoft.Authorization/roleAssignments"
     for one in manage("GET", f"{path}?api-version=2022-04-01")["value"]:
@@ -123,7 +184,7 @@ def role_given_at(app: dict[str, str]) -> datetime | None:
     return None
 
 
-def check(app: dict[str, str]) -> None:
+def check(app: dict[str, Any]) -> None:
     """Wait until the app is in order; restart it once.
 
     A Cosmos DB trigger that could not start, because a role or a container came late, tries again
@@ -152,7 +213,7 @@ def warn_if_nobody_is_told() -> None:
         )
 
 
-def watch(app: dict[str, str], seconds: float) -> str:
+def watch(app: dict[str, Any], seconds: float) -> str:
     """Ask for the app's health until nothing is wrong; otherwise what was wrong last."""
     wrong, began = "", time.monotonic()
     for _ in tries(seconds):

@@ -110,8 +110,8 @@ param spanRatio string = '0.05'
 @minValue(-1)
 param telemetryGigabytesMax int = 5
 
-@description('Optional. Where sagas run: in storage accounts, or in Durable Task Schedulers, which are paid by the action. Sagas do not move from one to the other: choose before there are any.')
-@allowed(['storage', 'scheduler'])
+@description('Optional. Where sagas run: in storage accounts, in Durable Task Schedulers, which are paid by the action, or nowhere, which is for apps that have none. Sagas do not move from one to the other: choose before there are any.')
+@allowed(['storage', 'scheduler', 'none'])
 param durableBackend string = 'storage'
 
 @description('Optional. Whether apps may count the messages that wait, and so scale by them. It counts messages, not sessions: it starts instances that find every session taken, and needs a right to manage the namespaces.')
@@ -438,5 +438,7 @@ output LOCKSTEP_APPS App[] = [
     serviceBus: region[index].outputs.namespaceHost
     principalId: region[index].outputs.principalId
     storageId: region[index].outputs.storageId
+    durable: durableBackend
+    instancesMax: region[index].outputs.instancesMax
   }
 ]

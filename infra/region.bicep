@@ -79,7 +79,7 @@ param warmReceivers int = 1
 @minValue(0)
 param warmHttp int = 1
 
-@description('Optional. Instances kept warm for sagas, so that a step does not wait for a start. 0 saves one where there are no sagas.')
+@description('Optional. Instances kept warm for sagas, so that a step does not wait for a start.')
 @minValue(0)
 param warmSagas int = 1
 
@@ -87,8 +87,8 @@ param warmSagas int = 1
 @minValue(0)
 param warmFeeds int = 0
 
-@description('Optional. Where sagas run: in the app\'s own storage account, or in a Durable Task Scheduler, which is paid by the action. Sagas do not move from one to the other: choose before there are any.')
-@allowed(['storage', 'scheduler'])
+@description('Optional. Where sagas run: in the app\'s own storage account, in a Durable Task Scheduler, which is paid by the action, or nowhere, which is for an app that has none. Sagas do not move from one to the other: choose before there are any.')
+@allowed(['storage', 'scheduler', 'none'])
 param durableBackend string = 'storage'
 
 @description('Optional. How the storage account is kept: over the zones of the region, because the region\'s host ends without it, or in one. It cannot be changed by a deployment afterwards.')
@@ -104,9 +104,10 @@ param hasRecord bool = false
 @description('Optional. Resource id of the subnet that the app goes out through; empty: none, and queues and storage are reached from everywhere.')
 param subnetId string = ''
 
+// Service Bus takes 5,000 receives of a queue at a time, and an instance has 8 sessions with 8 each (host.json).
 @description('Optional. The most instances the app may scale out to.')
 @minValue(1)
-@maxValue(1000)
+@maxValue(78)
 param instancesMax int = 40
 
 @description('Optional. Tags put on every resource.')
@@ -149,11 +150,11 @@ var connections = union(
 var warm = [
   { name: 'function:receive', instanceCount: warmReceivers }
   { name: 'http', instanceCount: warmHttp }
-  { name: 'durable', instanceCount: warmSagas }
+  { name: 'durable', instanceCount: durableBackend == 'none' ? 0 : warmSagas }
   // No work starts the sweep, and nobody but the sweep finds for certain what was left, or tells that something is silent.
   { name: 'function:sweep', instanceCount: 1 }
   { name: 'function:recover', instanceCount: warmFeeds }
-  { name: 'function:begin_sagas', instanceCount: warmFeeds }
+  { name: 'function:begin_sagas', instanceCount: durableBackend == 'none' ? 0 : warmFeeds }
   { name: 'function:recover_ledgers', instanceCount: empty(ledgersName) ? 0 : warmFeeds }
 ]
 var taskHubName = 'lockstep'
@@ -511,6 +512,7 @@ resource settings 'Microsoft.Web/sites/config@2025-03-01' = {
     LOCKSTEP_KEEP_INPUTS: 'no'
     LOCKSTEP_PREFERENCE: 'first'
     LOCKSTEP_UNNUMBERED_ORDER: 'any'
+    LOCKSTEP_INSTANCES_MAX: string(instancesMax)
     LOCKSTEP_COMPACT_SCHEDULE: '0 */10 * * * *'
     LOCKSTEP_SWEEP_SCHEDULE: '*/15 * * * * *'
     Cosmos__accountEndpoint: journalEndpoint

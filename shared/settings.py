@@ -11,8 +11,13 @@ from urllib.parse import urlsplit
 
 from shared.domain.access import Authentication
 
-# By this the host overrules its host.json.
+# By these the host overrules its host.json, and what that says.
+SESSIONS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions"
 CALLS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentCallsPerSession"
+IN_HAND = {SESSIONS_SETTING: "8", CALLS_SETTING: "8"}
+# "Service Bus quotas", in each tier: concurrent receive requests on a queue. What is beyond it is
+# refused, so that instances would refuse each other.
+RECEIVES_MAX = 5_000
 SERVICE_BUS_PREFIX = "ServiceBus_"
 # By this the platform says that App Service authentication is on; it is no app setting.
 AUTH_ENABLED = "WEBSITE_AUTH_ENABLED"
@@ -118,6 +123,12 @@ SETTINGS = (
         "any: messages without numbers in about the order of their arrival; arrival: exactly in it,"
         " with one call of a session at a time",
         "any",
+    ),
+    Setting(
+        "LOCKSTEP_INSTANCES_MAX",
+        "the most instances of the app in this region, as its plan has them: what they take of the"
+        " queue at a time, all together, has to stay below its limit",
+        "40",
     ),
     Setting("LOCKSTEP_COMPACT_SCHEDULE", "when compaction runs (NCRONTAB)", "0 */10 * * * *"),
     Setting("LOCKSTEP_SWEEP_SCHEDULE", "when the sweep runs (NCRONTAB)", "*/15 * * * * *"),
@@ -268,6 +279,7 @@ class Settings:
         window, retention = memory_days(values)
         affinity, weights = read_preference(values, regions)
         require_one_call(values)
+        require_receives(values)
         return cls(
             region=region,
             regions=regions,
@@ -397,6 +409,22 @@ def require_one_call(values: Mapping[str, str]) -> None:
         )
 
 
+def require_receives(values: Mapping[str, str]) -> None:
+    """Refuse more receives, over all instances, than a queue takes at a time.
+
+    Of an own host.json nothing is known here: infra/hooks.py looks at it before a deployment.
+    Raises InvalidSettings.
+    """
+    instances = read_number(values, "LOCKSTEP_INSTANCES_MAX", least=1)
+    sessions, calls = (read_number({**IN_HAND, **values}, name, least=1) for name in IN_HAND)
+    if instances * sessions * calls > RECEIVES_MAX:
+        raise InvalidSettings(
+            f"LOCKSTEP_INSTANCES_MAX {instances:g} with {sessions:g} sessions and {calls:g} calls"
+            f" of each at a time are more than the {RECEIVES_MAX:,} receives that a queue takes:"
+            f" lower it, {SESSIONS_SETTING} or {CALLS_SETTING}"
+        )
+
+
 def connection(values: Mapping[str, str], name: str, endpoint: str) -> Connection:
     """A connection in either form; raises InvalidSettings where neither is there."""
     if values.get(name):
@@ -409,7 +437,7 @@ def connection(values: Mapping[str, str], name: str, endpoint: str) -> Connectio
 
 def read_text(values: Mapping[str, str], name: str) -> str:
     """A setting's value, or its default; raises InvalidSettings where there is neither."""
-    default = next(setting.default for setting in SETTINGS if setting.name == name)
+    default = next((setting.default for setting in SETTINGS if setting.name == name), None)
     value = values.get(name) or default
     if value is None:
         raise InvalidSettings(f"{name} is not set")

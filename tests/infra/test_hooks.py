@@ -16,10 +16,11 @@ import pytest
 import yaml
 from werkzeug import Request, Response
 
+from cli.folders import STABLE_BUNDLE
 from local.testing.patience import run_patiently
 from proof.testbed.serving import serving
 from tests.infra.parity import KNOWN_ROLES, ROOT, grants, local_config
-from tests.infra.snapshots import INFRA, app_settings, read_outputs, read_snapshot
+from tests.infra.snapshots import INFRA, app_settings, load, read_outputs, read_snapshot
 
 BLOB_OWNER = str(runpy.run_path(str(INFRA / "hooks.py"))["BLOB_OWNER"])
 AZURE_YAML = yaml.safe_load((ROOT / "azure.yaml").read_text(encoding="utf-8"))
@@ -29,6 +30,13 @@ SPARED = {
     "AZURE_RESOURCE_GROUP": "rg-trial",
     "LOCKSTEP_JOURNAL_GROUP": "rg-trial-journal",
     "LOCKSTEP_LOCK": "/lock",
+}
+APP = {
+    "name": "east",
+    "app": "func-east",
+    "appId": "/app",
+    "principalId": "p-east",
+    "storageId": "/storage",
 }
 HEALTHY = {"missing": 0, "heardSecondsAgo": 0.0}
 
@@ -40,14 +48,17 @@ class Azure:
     address: str = ""
     health: Callable[[], dict[str, Any] | int | None] = lambda: HEALTHY
     role_age: float | None = 3600.0
+    bundles: Any = field(default_factory=lambda: ["4.37.1", "4.38.0", "4.45.0", "4.46.0"])
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
 
-    def answer(self, method: str, path: str) -> dict[str, Any] | int | None:
+    def answer(self, method: str, path: str) -> Any:
         """The body for a request, or its status; None: it is refused."""
         self.asked.append(f"{method} {path}")
         if path == "/east/api/health":
             return self.health()
+        if path.startswith("/bundles/"):
+            return self.bundles
         if path.startswith("/storage/providers/Microsoft.Authorization/roleAssignments?"):
             given = []
             if self.role_age is not None:
@@ -71,7 +82,8 @@ def azure() -> Iterator[Azure]:
 
     def respond(request: Request) -> Response:
         body = azure.answer(request.method, request.full_path.rstrip("?"))
-        azure.tokens.add(request.headers.get("Authorization", ""))
+        if not request.path.startswith("/bundles/"):
+            azure.tokens.add(request.headers.get("Authorization", ""))
         if isinstance(body, int):
             return Response(status=body)
         return Response(json.dumps(body), 200 if body is not None else 503)
@@ -91,18 +103,12 @@ def run(command: str, azure: Azure, tmp_path: Path, **settings: str) -> tuple[in
     azd = tmp_path / "azd"
     azd.write_text("""#!/bin/sh\necho '{"token": "t"}'\n""", encoding="utf-8")
     azd.chmod(0o755)
-    app = {
-        "name": "east",
-        "app": "func-east",
-        "appId": "/app",
-        "url": f"{azure.address}/east",
-        "principalId": "p-east",
-        "storageId": "/storage",
-    }
+    app = {**APP, "url": f"{azure.address}/east"}
     environment = {
         "PATH": f"{tmp_path}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
         "LOCKSTEP_APPS": json.dumps([app]),
         "LOCKSTEP_RESOURCE_MANAGER": azure.address,
+        "LOCKSTEP_BUNDLES": f"{azure.address}/bundles",
         "LOCKSTEP_CHECK_SECONDS": "0.6",
         "LOCKSTEP_ROLE_SECONDS": "0.6",
         "LOCKSTEP_ALERTED": "somebody@example.com",
@@ -215,6 +221,75 @@ def test_main_says_what_the_hooks_read() -> None:
     (journal,) = (one for one in read_snapshot() if one["type"].endswith("/locks"))
     assert outputs["LOCKSTEP_LOCK"] == journal["id"]
     assert outputs["LOCKSTEP_JOURNAL_GROUP"] in journal["id"]
+
+
+def compare(
+    azure: Azure, tmp_path: Path, host: dict[str, Any], **provisioned: Any
+) -> tuple[int, str]:
+    """What the hook before a publishing says of a package with this host.json."""
+    for name in ("infra", "dist/east"):
+        (tmp_path / name).mkdir(parents=True)
+    hooks = str(shutil.copy(INFRA / "hooks.py", tmp_path / "infra"))
+    (tmp_path / "dist/east/host.json").write_text(json.dumps(host), encoding="utf-8")
+    apps = [
+        {**APP, "url": "http://nowhere", "durable": "storage", "instancesMax": 40, **provisioned}
+    ]
+    command = hook("predeploy", "east").replace("infra/hooks.py", hooks)
+    return run(command, azure, tmp_path, LOCKSTEP_APPS=json.dumps(apps))
+
+
+def without_sagas() -> dict[str, Any]:
+    host = dict(load(ROOT / "host.json"))
+    host["extensions"].pop("durableTask")
+    return host | {"extensionBundle": STABLE_BUNDLE}
+
+
+def at_once(sessions: int, calls: int) -> dict[str, Any]:
+    host = dict(load(ROOT / "host.json"))
+    host["extensions"]["serviceBus"] |= {
+        "maxConcurrentSessions": sessions,
+        "maxConcurrentCallsPerSession": calls,
+    }
+    return host
+
+
+@pytest.mark.parametrize(
+    ("host", "provisioned", "status", "said"),
+    [
+        (load(ROOT / "host.json"), {}, 0, ""),
+        (load(ROOT / "host.json"), {"durable": "scheduler"}, 0, ""),
+        (without_sagas(), {"durable": "none"}, 0, ""),
+        (load(ROOT / "host.json"), {"durable": "none"}, 1, "nothing was provisioned to run them"),
+        (without_sagas(), {}, 0, "azd env set LOCKSTEP_DURABLE none"),
+        (at_once(25, 5), {}, 0, ""),
+        (at_once(25, 5), {"instancesMax": 41}, 1, "41 instances with 25 sessions and 5 calls"),
+    ],
+    ids=["as shipped", "scheduler", "none", "cannot run", "need not run", "at the limit", "beyond"],
+)
+def test_a_package_that_contradicts_what_was_provisioned_is_not_published(
+    azure: Azure, tmp_path: Path, host: Any, provisioned: Any, status: int, said: str
+) -> None:
+    ended, words = compare(azure, tmp_path, host, **provisioned)
+
+    assert (ended, said in words, bool(words)) == (status, True, bool(said)), words
+
+
+@pytest.mark.parametrize(
+    ("served", "status", "said"),
+    [
+        (["4.44.0", "4.45.1"], 1, "Azure serves no Microsoft.Azure.Functions.ExtensionBundle.Prev"),
+        (None, 0, "is not known"),
+        (["4.45.0"], 0, ""),
+    ],
+)
+def test_a_bundle_that_azure_does_not_serve_ends_the_deployment(
+    azure: Azure, tmp_path: Path, served: Any, status: int, said: str
+) -> None:
+    azure.bundles = served
+
+    ended, words = compare(azure, tmp_path, load(ROOT / "host.json"))
+
+    assert (ended, said in words, bool(words)) == (status, True, bool(said)), words
 
 
 @pytest.mark.parametrize(

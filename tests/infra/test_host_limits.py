@@ -1,6 +1,7 @@
 """host.json and the app's plan: the limits that order and quiet rest on."""
 
 import re
+import runpy
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
+from cli.folders import PREVIEW_BUNDLE, STABLE_BUNDLE
 from functions.app import build_app
 from functions.handlers import orders
 from functions.triggers.receive import PAUSE_SECONDS_MAX, pause_seconds
 from shared.engine.build import Services
 from shared.engine.operate.watch import WATCHERS_MAX
+from shared.settings import CALLS_SETTING, IN_HAND, RECEIVES_MAX, SESSIONS_SETTING
 from tests.infra.parity import ROOT, local_config, local_queues
 from tests.infra.snapshots import (
     INFRA,
@@ -27,8 +30,6 @@ from tests.world import World
 
 HOST = load(ROOT / "host.json")
 SERVICE_BUS = HOST["extensions"]["serviceBus"]
-# "Service Bus quotas": concurrent receive requests on a queue.
-RECEIVES_MAX = 5_000
 
 
 def duration(clock: str) -> timedelta:
@@ -43,18 +44,47 @@ def test_the_host_takes_many_sessions_at_once_and_nothing_before_it_can_be_handl
     idle = duration(SERVICE_BUS["sessionIdleTimeout"])
 
     assert 1 < calls < 100  # they share the writes of their session
-    assert 1 < sessions <= RECEIVES_MAX / calls
+    assert {SESSIONS_SETTING: str(sessions), CALLS_SETTING: str(calls)} == IN_HAND
     assert SERVICE_BUS["prefetchCount"] == 0
     assert SERVICE_BUS["autoCompleteMessages"] is True
     assert timedelta(0) < idle <= timedelta(seconds=5), "a drained session is let go"
 
 
-def test_the_bundle_is_no_older_than_the_first_one_supported() -> None:
-    bundle = HOST["extensionBundle"]
-    least, below = bundle["version"].strip("[)").split(", ")
+def test_no_more_instances_can_be_asked_for_than_a_queue_takes_receives_of() -> None:
+    sessions, calls = map(int, IN_HAND.values())
+    source = (INFRA / "region.bicep").read_text(encoding="utf-8")
+    (most,) = map(int, re.findall(r"@maxValue\((\d+)\)\nparam instancesMax", source))
+    by_hook = runpy.run_path(str(INFRA / "hooks.py"))["RECEIVES_MAX"]
 
-    assert bundle["id"] == "Microsoft.Azure.Functions.ExtensionBundle.Preview"
-    assert Version("4.45.0") <= Version(least) < Version(below) == Version("5.0.0")
+    assert most * sessions * calls <= RECEIVES_MAX == by_hook < (most + 1) * sessions * calls
+    created = read_snapshot()
+    plans = [
+        one["properties"]["functionAppConfig"]["scaleAndConcurrency"]["maximumInstanceCount"]
+        for one in of_type(created, "Microsoft.Web/sites")
+    ]
+    told = [
+        one["properties"]["LOCKSTEP_INSTANCES_MAX"]
+        for one in of_type(created, "Microsoft.Web/sites/config")
+        if one["name"].endswith("/appsettings")
+    ]
+    assert told == [str(plan) for plan in plans] == ["40", "40"]
+
+
+@pytest.mark.parametrize(
+    ("bundle", "id_", "first"),
+    [
+        (HOST["extensionBundle"], PREVIEW_BUNDLE, "4.45.0"),
+        (STABLE_BUNDLE, PREVIEW_BUNDLE.removesuffix(".Preview"), "4.38.0"),
+    ],
+)
+def test_a_bundle_is_one_version_and_no_older_than_the_first_one_supported(
+    bundle: dict[str, str], id_: str, first: str
+) -> None:
+    least, below = map(Version, bundle["version"].strip("[)").split(", "))
+
+    assert bundle["id"] == id_
+    assert Version(first) <= least
+    assert below.release == (*least.release[:2], least.micro + 1)
 
 
 def test_the_host_says_nothing_of_each_message() -> None:

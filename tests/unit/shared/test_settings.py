@@ -2,7 +2,14 @@
 
 import pytest
 
-from shared.settings import SETTINGS, Connection, InvalidSettings, Settings
+from shared.settings import (
+    CALLS_SETTING,
+    SESSIONS_SETTING,
+    SETTINGS,
+    Connection,
+    InvalidSettings,
+    Settings,
+)
 
 ENVIRONMENT = {
     "LOCKSTEP_REGION": "west",
@@ -45,6 +52,9 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("LOCKSTEP_PREFERENCE", "spread:east=1,west=1,west=2", "'west=2' gives no region"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "sorted", "ORDER .*must be any or arrival"),
         ("LOCKSTEP_UNNUMBERED_ORDER", "arrival", "ORDER .*set AzureFunctionsJobHost__"),
+        ("LOCKSTEP_INSTANCES_MAX", "79", r"INSTANCES_MAX 79 with 8 .* 8 calls .* 5,000 receives"),
+        (SESSIONS_SETTING, "16", "with 16 sessions and 8 calls .* are more than the 5,000"),
+        (CALLS_SETTING, "many", "maxConcurrentCallsPerSession is not a number"),
         ("LOCKSTEP_NOTICE_URL", "notices.example.org", "URL .*begin with http:// or https://"),
         ("LOCKSTEP_LEASE_SECONDS", "0", "LEASE_SECONDS .*from 1 on"),
         ("LOCKSTEP_REPLY_QUEUES", "out,lockstep-errors", "REPLY_QUEUES .*the app's own queue"),
