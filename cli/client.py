@@ -194,6 +194,7 @@ def put_refusal_into_words(
         return AppRefused(f"there is nothing of {name!r} at {url}", "NotFound", status)
     if status == 404 and not kind:
         text = f"{url} has no such route: is it a Lockstep app, and of this version?"
+        text += " Only an app that has sagas has routes of sagas."
         return AppRefused(text, "NoRoute", status)
     text = f"{kind}: {detail}" if kind else f"{url} answered {status}"
     if kind and "help" in problem:

@@ -1,6 +1,7 @@
 """A wheel of this checkout, installed in a folder and used outside of the checkout."""
 
 import importlib.util
+import json
 import os
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cli.folders import ROOT
+from local.testing.answers import KEY, request
 from local.testing.patience import run_patiently
 from tests.e2e.test_what_up_prints import running_up
 
@@ -115,8 +117,26 @@ def test_an_application_runs_in_two_regions(installed: Installed) -> None:
     ]
     with running_up(command, installed.folder, installed.environment) as (printed, _):
         assert "  cd bank" in printed
-        said = installed.run(installed.packages / "bin/lockstep", "health", at="bank")
+        (exported,) = [line for line in printed if "export LOCKSTEP_URL=" in line]
+        east = exported.partition("=")[2].partition(",")[0]
+        health, faults = (
+            installed.run(installed.packages / "bin/lockstep", words, at="bank")
+            for words in ("health", "faults")
+        )
+        sagas = installed.run(installed.packages / "bin/lockstep", "sagas", status=1, at="bank")
+        functions, page, described = (
+            request(f"{east}/{path}", "GET", KEY)
+            for path in ("admin/functions", "api/operate", "api/openapi")
+        )
 
-    assert said.count("readable") == 2
+    assert health.count("readable") == 2
+    assert "Nothing stands still" in faults
+    # It has no sagas, so nothing of it needs Durable Functions.
+    assert "Only an app that has sagas has routes of sagas." in sagas
+    names = {one["name"] for one in json.loads(functions.body)}
+    assert names >= {"receive", "recover", "sweep", "compact", "ingest", "health", "page"}
+    for answer in (functions, page, described):
+        assert answer.status == 200
+        assert b"saga" not in answer.body.lower()
     said = installed.run(installed.packages / "bin/lockstep", "health", status=3, at="bank")
     assert f"`lockstep up` of {installed.folder / 'bank'} does not run" in said
