@@ -134,7 +134,7 @@ async def test_all_work_goes_on_while_idle_groups_are_stopped_and_receivers_die(
     assert_every_shot_is_told(entries, sent)
 
 
-def test_when_an_idle_app_is_deployed_the_check_waits_for_feeds_that_the_beacon_wakes(
+def test_when_an_idle_app_is_deployed_the_check_waits_for_feeds_and_for_a_saga_that_runs(
     groups: dict[str, dict[str, HostProcess]],
     stack: Stack,
     azure: Azure,
@@ -150,25 +150,32 @@ def test_when_an_idle_app_is_deployed_the_check_waits_for_feeds_that_the_beacon_
         return dict(stack.ask("east", "status")[1]["heartbeats"])
 
     azure.health = lambda: stack.ask("east", "health")[1]
-    names = [group.partition(":")[2] for group in FEEDS]
+    feeds = [group.partition(":")[2] for group in FEEDS]
+    names = [*feeds, "sagas"]
     until(lambda: all(status()[name]["secondsAgo"] is not None for name in names), what="feeds")
-    for group in FEEDS:
+    for group in (*FEEDS, "durable"):
         own[group].stop()
 
     # Nothing is wrong with them, and yet nobody knows whether those of a new version work.
-    assert [status()[name]["silent"] for name in names] == [False, False]
+    assert [status()[name]["silent"] for name in names] == [False, False, False]
     refused, said = run(hook("postdeploy", "east"), azure, tmp_path, LOCKSTEP_CHECK_SECONDS="2")
     assert refused == 1
     assert "a feed or a timer was not heard since then" in said
 
     before = beacons()
     with ThreadPoolExecutor(1) as checking:
-        seconds = {"LOCKSTEP_CHECK_SECONDS": "50"}
+        seconds = {"LOCKSTEP_CHECK_SECONDS": "100"}
         checked = checking.submit(run, hook("postdeploy", "east"), azure, tmp_path, **seconds)
         own["function:sweep"].kill()
         launch([own["function:sweep"]])
         until(lambda: beacons() != before, seconds=120, what="the beacon of the new sweep")
         # The platform starts them for what they have not seen.
         launch([own[group] for group in FEEDS])
+        until(lambda: all(status()[name]["secondsAgo"] < 10 for name in feeds), what="the feeds")
+        # Nothing runs the saga that the beacon has started.
+        assert not checked.done()
+        refused, _ = run(hook("postdeploy", "east"), azure, tmp_path, LOCKSTEP_CHECK_SECONDS="2")
+        assert refused == 1
+        launch([own["durable"]])
         passed, said = checked.result()
     assert (passed, said) == (0, "func-east works.\n")
