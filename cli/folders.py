@@ -42,6 +42,7 @@ apps = [one for one in vars(function_app).values() if isinstance(one, FunctionAp
 bound = {b.type for app in apps for one in app.get_functions() for b in one.get_bindings()}
 print(bool(bound & DURABLE_BINDINGS))
 """
+LOAD_SECONDS = 300.0
 # The extensions of an app that needs none of these. docs/upgrade.md says how bundles are moved.
 STABLE_BUNDLE = {"id": "Microsoft.Azure.Functions.ExtensionBundle", "version": "[4.38.0, 4.38.1)"}
 PREVIEW_BUNDLE = f"{STABLE_BUNDLE['id']}.Preview"
@@ -175,26 +176,32 @@ def package_app(folder: Path, to: Path) -> None:
 
 def needs_durable(package: Path, config: Path) -> bool:
     """Ask the package itself, with the settings of a local host and connections to nowhere."""
-    values = json.loads(config.read_text("utf-8"))["Hosts"]["Values"]
-    regions = values["LOCKSTEP_REGIONS"].split(",")
+    try:
+        values = json.loads(config.read_text("utf-8"))["Hosts"]["Values"]
+        regions = values["LOCKSTEP_REGIONS"].split(",")
+    except (ValueError, LookupError, TypeError) as error:
+        raise CommandFailed(f"{config} cannot be read: {error!r}") from None
     settings = {name: str(value).replace("{region}", regions[0]) for name, value in values.items()}
     nowhere = {f"ServiceBus_{region}": "Endpoint=sb://localhost/" for region in regions}
     nowhere["Cosmos"] = "AccountEndpoint=http://localhost/;AccountKey=bm90aGluZw==;"
     # -B: what is compiled here is not published.
     command = [sys.executable, "-B", "-c", ASK_FOR_DURABLE]
-    asked = subprocess.run(  # noqa: S603 - the app itself
-        command,
-        cwd=package,
-        env=os.environ | settings | nowhere,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode:
-        last = (asked.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise CommandFailed(
-            f"the app cannot be loaded, so nobody knows whether it has sagas: {last}"
+    vain = "the app cannot be loaded, so nobody knows whether it has sagas"
+    try:
+        asked = subprocess.run(  # noqa: S603 - the app itself
+            command,
+            cwd=package,
+            env=os.environ | settings | nowhere,
+            capture_output=True,
+            text=True,
+            timeout=LOAD_SECONDS,
+            check=True,
         )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise CommandFailed(f"{vain}: {last}") from None
+    except subprocess.TimeoutExpired:
+        raise CommandFailed(f"{vain}: it was not loaded in {LOAD_SECONDS:g} s") from None
     return asked.stdout.split()[-1] == "True"
 
 

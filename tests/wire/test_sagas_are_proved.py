@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 import pytest
 from durabletask.client import AsyncTaskHubGrpcClient, OrchestrationStatus, TaskHubGrpcClient
 from durabletask.worker import TaskHubGrpcWorker
@@ -36,6 +36,7 @@ async def test_each_beacon_of_the_region_runs_one_instance_again_and_no_other_on
     backend: DurableBackend,
 ) -> None:
     noted = []
+    orchestrator: Any = prove_sagas
 
     def note(_: Any, work: Any) -> None:
         noted.append(work)
@@ -45,7 +46,7 @@ async def test_each_beacon_of_the_region_runs_one_instance_again_and_no_other_on
         TaskHubGrpcWorker(host_address=backend.address) as worker,
         TaskHubGrpcClient(host_address=backend.address) as client,
     ):
-        worker.add_orchestrator(prove_sagas)
+        worker.add_orchestrator(orchestrator)
         worker.add_activity(note)
         # Nobody runs the first one yet: the second beacon finds it, and starts none beside it.
         await see(backend, "east")

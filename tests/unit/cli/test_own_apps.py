@@ -112,15 +112,32 @@ def test_a_package_with_sagas_has_the_host_file_that_sagas_need(
     assert "its host.json has no extensions.durableTask" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("handlers/bad.py", "import nothing_such\n", "Error: No module named 'nothing_such'"),
+        ("handlers/bad.py", "while True:\n    pass\n", "it was not loaded in 2 s"),
+        ("handlers/bad.py", "import os\nos._exit(3)\n", "it says nothing"),
+        ("local.config.json", "{}", "local.config.json cannot be read: KeyError('Hosts')"),
+    ],
+)
 def test_when_an_app_cannot_be_loaded_its_package_says_why(
-    bank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    file: str,
+    text: str,
+    why: str,
+    bank: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (bank / "handlers/broken.py").write_text("import no_such_module\n")
+    (bank / file).write_text(text)
+    if "2 s" in why:
+        monkeypatch.setattr("cli.folders.LOAD_SECONDS", 2.0)
 
     assert main(["package", str(bank), "--to", str(tmp_path / "dist")]) == 1
 
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("ModuleNotFoundError: No module named 'no_such_module'")
+    assert line.endswith(why)
 
 
 def test_a_package_whose_packages_cannot_be_had_makes_no_zip(
