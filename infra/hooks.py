@@ -249,9 +249,10 @@ def what_is_wrong(health: dict[str, Any], age_max: float) -> str:
         reasons.append(f"it cannot use {health['missing']} of the places that its settings name")
     age = health.get("heardSecondsAgo")
     if age is None or age > age_max:
-        reasons.append("a feed or a timer was not heard since then")
+        reasons.append("a feed or a timer was not heard since then, or no saga ran")
     # Names are for those who have a key, which azd has not.
-    return "; ".join([*reasons, "`lockstep health` names it"]) if reasons else ""
+    named = "`lockstep health` names it, and docs/runbook.md what to look at"
+    return "; ".join([*reasons, named]) if reasons else ""
 
 
 def guard_journal() -> None:
