@@ -72,6 +72,11 @@ param journalAccountLocation string = ''
 @minValue(1000)
 param journalThroughputMax int = 4000
 
+// Azure moves a namespace from Standard to Premium, and none back.
+@description('Optional. The sku of the namespaces. Standard is paid by the operation, and takes bodies of 250 kB, 1,000 operations a second and queues of 5 GB; Premium is paid by the hour, and takes 1 MB, 80 GB and private endpoints. It cannot be changed in place.')
+@allowed(['Standard', 'Premium'])
+param serviceBusSku string = 'Standard'
+
 @description('Optional. Where the handler of notices posts them; empty: each notice becomes a fault.')
 param noticeUrl string = ''
 
@@ -170,6 +175,11 @@ var preference = union([leader], names)
 var ledgers = (empty(ledgersName) && !empty(producers)) ? 'ledgers' : ledgersName
 // Tokens for no application would be nobody's.
 var application = authentication == 'keys' ? '' : empty(clientId) ? fail('clientId is needed for tokens') : clientId
+var sku = privateNetwork && serviceBusSku == 'Standard'
+  ? fail('privateNetwork needs the serviceBusSku Premium: a namespace of the sku Standard has no private endpoints')
+  : serviceBusSku
+// The most that each allows. By default it is 1 GB, which a million messages of 1 kB fill while an app is away.
+var queueMegabytes = sku == 'Premium' ? 81920 : 5120
 // What is no address, such as the word none, is nobody's.
 var addresses = filter(map(split(emails, ','), one => trim(one)), one => contains(one, '@'))
 var accountName = empty(journalAccount) ? 'lockstep-journal-${token}' : journalAccount
@@ -265,6 +275,8 @@ module region 'region.bicep' = [
       regions: preference
       token: token
       journalEndpoint: journal.outputs.endpoint
+      serviceBusSku: sku
+      queueMegabytes: queueMegabytes
       noticeUrl: noticeUrl
       docsUrl: docsUrl
       replacedRegions: replacedRegions
@@ -376,6 +388,7 @@ module watch 'watch.bicep' = [
       workspaceName: namesOf(place.name, token).workspace
       insightsId: region[index].outputs.insightsId
       namespaceId: region[index].outputs.namespaceId
+      queueMegabytes: queueMegabytes
       appId: region[index].outputs.appId
       instancesMax: region[index].outputs.instancesMax
       apps: [

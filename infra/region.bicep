@@ -66,7 +66,14 @@ param telemetryGigabytesMax int = 5
 @description('Optional. DNS suffix of Service Bus; another one in sovereign clouds.')
 param serviceBusDomain string = 'servicebus.windows.net'
 
-@description('Optional. Messaging units of the Premium namespace.')
+@description('Required. The sku of the namespace.')
+@allowed(['Standard', 'Premium'])
+param serviceBusSku string
+
+@description('Required. The megabytes that a queue holds.')
+param queueMegabytes int
+
+@description('Optional. Messaging units of a Premium namespace.')
 @allowed([1, 2, 4, 8, 16])
 param messagingUnits int = 1
 
@@ -95,7 +102,7 @@ param durableBackend string = 'storage'
 @allowed(['Standard_ZRS', 'Standard_LRS'])
 param storageSku string = 'Standard_ZRS'
 
-@description('Optional. Whether the app is spread over availability zones; it then keeps two instances warm of each kind. Service Bus Premium is spread wherever a region has zones.')
+@description('Optional. Whether the app is spread over availability zones; it then keeps two instances warm of each kind. Service Bus is spread wherever a region has zones.')
 param zoneRedundant bool = false
 
 @description('Optional. Whether the namespace writes down what is done to it, in the workspace: it is paid by the gigabyte.')
@@ -130,8 +137,7 @@ var queueName = 'lockstep'
 var outputQueueName = 'lockstep-out'
 @export()
 var errorQueueName = 'lockstep-errors'
-// The most that Premium allows. By default it is 1 GB, which a million messages of 1 kB fill while an app is away.
-var queueMegabytes = 81920
+var isPremium = serviceBusSku == 'Premium'
 var packageContainerName = 'deployment'
 // With a role only, wherever a caller is; or from the networks of the regions only, too.
 var publicAccess = empty(subnetId) ? 'Enabled' : 'Disabled'
@@ -173,22 +179,20 @@ resource identity 'Microsoft.ManagedIdentity/userAssignedIdentities@2024-11-30' 
   tags: tags
 }
 
-// Premium: throughput of one's own, and no neighbour's load inside a session lock.
+// Premium has throughput of its own; Standard shares it with others, and is throttled.
 resource namespace 'Microsoft.ServiceBus/namespaces@2026-01-01' = {
   name: names.namespace
   location: location
   tags: tags
-  sku: {
-    name: 'Premium'
-    tier: 'Premium'
-    capacity: messagingUnits
-  }
-  properties: {
-    premiumMessagingPartitions: 1
-    disableLocalAuth: true
-    minimumTlsVersion: '1.2'
-    publicNetworkAccess: publicAccess
-  }
+  sku: union({ name: serviceBusSku, tier: serviceBusSku }, isPremium ? { capacity: messagingUnits } : {})
+  properties: union(
+    {
+      disableLocalAuth: true
+      minimumTlsVersion: '1.2'
+      publicNetworkAccess: publicAccess
+    },
+    isPremium ? { premiumMessagingPartitions: 1 } : {}
+  )
 }
 
 resource queue 'Microsoft.ServiceBus/namespaces/queues@2026-01-01' = {
@@ -481,6 +485,7 @@ resource settings 'Microsoft.Web/sites/config@2025-03-01' = {
     LOCKSTEP_REGIONS_REPLACED: replacedRegions
     LOCKSTEP_QUEUE: queueName
     LOCKSTEP_INPUT_TOPICS: join(inputTopics, ',')
+    LOCKSTEP_SERVICE_BUS_SKU: serviceBusSku
     LOCKSTEP_OUTPUT_QUEUE: outputQueueName
     LOCKSTEP_ERROR_QUEUE: errorQueueName
     LOCKSTEP_DATABASE: databaseName

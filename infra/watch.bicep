@@ -15,6 +15,9 @@ param insightsId string
 @description('Required. Service Bus namespace of the region.')
 param namespaceId string
 
+@description('Required. The megabytes that a queue of the namespace holds.')
+param queueMegabytes int
+
 @description('Required. Function app of the region.')
 param appId string
 
@@ -184,12 +187,12 @@ var brokerSymptoms = [
     dimensions: [{ name: 'EntityName', operator: 'Include', values: ['lockstep', 'lockstep-out'] }]
   }
   {
-    // Of 80 GB. A queue that is full refuses what is sent to it.
+    // At three quarters of what it holds. A queue that is full refuses what is sent to it.
     symptom: 'Queues do not drain'
     severity: 1
     metric: 'Size'
     aggregation: 'Average'
-    threshold: 64000000000
+    threshold: queueMegabytes * 786432
     dimensions: [{ name: 'EntityName', operator: 'Include', values: queues }]
   }
   {

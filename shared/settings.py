@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from shared.domain.access import Authentication
+from shared.domain.message import BODY_BYTES_MAX_BY_SKU
 
 # By these the host overrules its host.json, and what that says.
 SESSIONS_SETTING = "AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions"
@@ -58,6 +59,12 @@ SETTINGS = (
         "the topics that feed that queue, comma separated: each has a subscription of the queue's"
         " name that forwards to it; empty: none",
         "",
+    ),
+    Setting(
+        "LOCKSTEP_SERVICE_BUS_SKU",
+        "the sku of the namespaces, which decides how large a body may be: Standard: 250,000 bytes;"
+        " Premium: 1,000,000",
+        "Standard",
     ),
     Setting("LOCKSTEP_OUTPUT_QUEUE", "the session queue that outputs go to", "lockstep-out"),
     Setting("LOCKSTEP_ERROR_QUEUE", "the session queue for faults", "lockstep-errors"),
@@ -218,6 +225,7 @@ class Settings:
     replaced_regions: tuple[str, ...]
     queue: str
     input_topics: tuple[str, ...]
+    body_bytes_max: int
     output_queue: str
     error_queue: str
     reply_queues: frozenset[str]
@@ -286,6 +294,7 @@ class Settings:
             replaced_regions=names(values, "LOCKSTEP_REGIONS_REPLACED"),
             queue=queue,
             input_topics=names(values, "LOCKSTEP_INPUT_TOPICS"),
+            body_bytes_max=read_body_limit(values),
             output_queue=read_text(values, "LOCKSTEP_OUTPUT_QUEUE"),
             error_queue=error_queue,
             reply_queues=reply_queues,
@@ -394,6 +403,11 @@ def read_ledgers(values: Mapping[str, str]) -> str:
             # Who may write there could write everything.
             raise InvalidSettings(f"LOCKSTEP_LEDGERS and {name} are both {ledgers!r}")
     return ledgers
+
+
+def read_body_limit(values: Mapping[str, str]) -> int:
+    """The most bytes that the body of a message may have; raises InvalidSettings."""
+    return BODY_BYTES_MAX_BY_SKU[choice(values, "LOCKSTEP_SERVICE_BUS_SKU", *BODY_BYTES_MAX_BY_SKU)]
 
 
 def require_one_call(values: Mapping[str, str]) -> None:

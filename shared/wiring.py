@@ -56,10 +56,11 @@ class Adapters:
             telemetry=telemetry,
         )
         namespaces = {r: Namespace(**asdict(c)) for r, c in settings.service_bus.items()}
-        bus = ServiceBus(namespaces, telemetry=telemetry)
+        most = settings.body_bytes_max
+        bus = ServiceBus(namespaces, telemetry=telemetry, body_bytes_max=most)
         clock = MonotonicClock()
         delay = settings.secondary_delay_seconds
-        queues = AppQueues(settings.queue, settings.output_queue, settings.error_queue)
+        queues = AppQueues(settings.queue, settings.output_queue, settings.error_queue, most)
         return cls(
             account=account,
             journal=Journal(CosmosContainer(account, settings.database, settings.journal)),

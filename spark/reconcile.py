@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from shared.settings import read_body_limit
 from spark.check.reconciliation import (
     FindingKind,
     count_by_session,
@@ -37,6 +38,7 @@ from spark.job.arguments import (
 from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import open_spark
+from spark.job.settings import read_app_settings
 from spark.read.facts import SourceFacts, extract_facts
 from spark.read.journal import read_journal, read_journal_settings
 from spark.read.mapping import SourceMapping
@@ -160,7 +162,8 @@ def select_expected_events(
     were never fed, with the numbers that the next run would give them. If times are chosen, events
     of other runs are the second; what was not fed by the end of the time is neither.
     """
-    group, policies = chosen.group, ChangePolicies()
+    most = read_body_limit(read_app_settings({}))
+    group, policies = chosen.group, ChangePolicies(body_bytes_max=most)
     if not chosen.manifest:
         classified = judge_as_new(source.facts)
         events = plan_events(classified, group, policies).select(*EVENTS.names)

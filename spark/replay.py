@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from shared.settings import Settings
+from shared.settings import Settings, read_body_limit
 from spark.check.reconciliation import FINDINGS, FindingKind
 from spark.feeding.gate import find_refusal
 from spark.feeding.manifest import Manifest
@@ -82,8 +82,9 @@ def run_replay(chosen: Namespace, console: JobConsole) -> int:
         rows = select_events(fed, chosen.session, chosen.since, chosen.until)
         if chosen.missing:
             rows = select_missing(rows, read_findings(spark, chosen.missing))
+        most = read_body_limit(read_app_settings({}))
         with console.show_progress("choosing"):
-            rows = rows.withColumn("refusal", find_refusal(chosen.group)).persist()
+            rows = rows.withColumn("refusal", find_refusal(chosen.group, most)).persist()
             count, refused, example = rows.agg(
                 F.count("*"), F.count("refusal"), F.min("refusal")
             ).collect()[0]

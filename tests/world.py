@@ -179,6 +179,7 @@ class World:
     workers: int = 0
     policy: Policy = POLICY
     handlers: Handlers = field(default_factory=lambda: handlers)
+    queues: AppQueues = QUEUES
     # By region.
     telemetry: Mapping[str, Telemetry] = field(default_factory=dict)
 
@@ -209,7 +210,7 @@ class World:
 
     def delivery(self) -> Delivery:
         """Delivery to both regions, east preferred."""
-        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, QUEUES)
+        return Delivery(self.bus, self.clock, REGIONS, DELAY_SECONDS, self.queues)
 
     @contextmanager
     def without(self, *lost: str | tuple[str, str]) -> Iterator[None]:

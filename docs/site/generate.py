@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.site import code_tables, decision_table, failure_table
+from docs.site import code_tables, cost_table, decision_table, failure_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(ROOT.glob("docs/**/*.md"))
@@ -21,6 +21,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "publishing-limits": code_tables.render_publishing_limits,
     "decisions": decision_table.render,
     "failures": failure_table.render,
+    "month": cost_table.render_month,
+    "month-before": cost_table.render_before,
+    "month-switches": cost_table.render_switches,
+    "prices": cost_table.render_prices,
 }
 
 

@@ -78,7 +78,8 @@ async def accept(services: Services, request: func.HttpRequest) -> func.HttpResp
 
 def read_request(services: Services, request: func.HttpRequest) -> Message:
     """The request as a message that its handler will take; raises CallerError."""
-    session = read_name(request, SESSION, PARAMETERS)
+    most = services.producer.delivery.queues.body_bytes_max
+    session = read_name(request, SESSION, PARAMETERS, most)
     key = request.headers.get("Idempotency-Key")
     if not key:
         raise InvalidMessage("header Idempotency-Key is missing")

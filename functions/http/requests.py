@@ -29,7 +29,9 @@ NAMED = re.compile(r'\s*([^\s=;,"]+)\s*(?:=\s*([^\s=;,"]+|"(?:[^"\\]|\\.)*"))?\s
 COLLECTIONS = {SESSION: "sessions", SAGA: "sagas"}
 
 
-def require_request(request: func.HttpRequest, parameters: frozenset[str]) -> None:
+def require_request(
+    request: func.HttpRequest, parameters: frozenset[str], body_bytes_max: int = BODY_BYTES_MAX
+) -> None:
     """Raise InvalidMessage for an unknown or repeated parameter, TooLarge for such a body."""
     unknown = sorted(request.params.keys() - parameters - HOST_PARAMETERS)
     if unknown:
@@ -40,8 +42,8 @@ def require_request(request: func.HttpRequest, parameters: frozenset[str]) -> No
     if repeated:
         raise InvalidMessage(f"query parameter {repeated[0]!r} is given {given[repeated[0]]} times")
     size = len(request.get_body())
-    if size > BODY_BYTES_MAX:
-        raise TooLarge(f"the body has {size} bytes, over {BODY_BYTES_MAX}")
+    if size > body_bytes_max:
+        raise TooLarge(f"the body has {size} bytes, over {body_bytes_max}")
 
 
 def refuse_other_sites(request: func.HttpRequest) -> None:
@@ -63,7 +65,10 @@ def refuse_other_sites(request: func.HttpRequest) -> None:
 
 
 def read_name(
-    request: func.HttpRequest, what: str, parameters: frozenset[str] = frozenset()
+    request: func.HttpRequest,
+    what: str,
+    parameters: frozenset[str] = frozenset(),
+    body_bytes_max: int = BODY_BYTES_MAX,
 ) -> str:
     """The SESSION or SAGA that a request is about; `parameters` are what else it may have.
 
@@ -71,9 +76,9 @@ def read_name(
     """
     name = str(request.route_params.get(what, ""))
     if name == IN_QUERY:
-        require_request(request, parameters | {what})
+        require_request(request, parameters | {what}, body_bytes_max)
         return str(request.params.get(what, ""))
-    require_request(request, parameters)
+    require_request(request, parameters, body_bytes_max)
     if "%2f" in name.lower():
         raise InvalidMessage(
             f"the {what} {name!r} in the path may have a slash or not:"

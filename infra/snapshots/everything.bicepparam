@@ -16,6 +16,7 @@ param zoneRedundant = true
 param frontDoor = true
 param directCallers = '203.0.113.0/24, 198.51.100.7/32'
 param privateNetwork = true
+param serviceBusSku = 'Premium'
 param readers = '11111111-1111-1111-1111-111111111111'
 param producers = ['22222222-2222-2222-2222-222222222222']
 param inputTopics = ['orders']

@@ -29,9 +29,9 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
 )
 
-from shared.domain.errors import OutcomeUnknown, Unavailable
+from shared.domain.errors import Misconfigured, OutcomeUnknown, Unavailable
 from shared.domain.failures import BUS, CREDENTIAL, Failure, make_error
-from shared.domain.message import Message
+from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.domain.wire import CONTENT_TYPE, PREFIX, PREFIXES, Property, to_properties
 from shared.ports import Browsed, BrowsedMessage, DeadLetter, Telemetry
 
@@ -152,6 +152,7 @@ class ServiceBus:
     namespaces: Mapping[str, Namespace]
     send_seconds_max: float = SEND_SECONDS_MAX
     telemetry: Telemetry | None = None
+    body_bytes_max: int = BODY_BYTES_MAX
 
     async def send(
         self, region: str, queue: str, messages: Sequence[Message], *, delay_seconds: float = 0.0
@@ -328,7 +329,12 @@ class ServiceBus:
         """See Bus.look: the link of a sender is opened, and kept for the messages to come."""
         with converting(region, queue):
             async with self.namespaces[region].sender(queue) as sender:
-                await sender.create_message_batch()
+                taken = (await sender.create_message_batch()).max_size_in_bytes
+        if taken < self.body_bytes_max:
+            raise Misconfigured(
+                f"queue {queue!r} of {region} takes {taken} bytes, but LOCKSTEP_SERVICE_BUS_SKU"
+                f" allows bodies of {self.body_bytes_max}"
+            )
 
     async def close(self) -> None:
         for namespace in self.namespaces.values():

@@ -17,8 +17,10 @@ TYPE_CHARACTERS_MAX = 256
 TIME_CHARACTERS_MAX = 64
 # The longest name of a queue or a topic.
 QUEUE_CHARACTERS_MAX = 260
-# A queue takes messages of 1 MiB; the rest of it is room for properties.
+# A queue of Premium takes messages of 1 MiB, one of Standard 256 KiB; the rest of it is room for
+# properties. Whatever the sku is, a message of the first size can be kept and read.
 BODY_BYTES_MAX = 1_000_000
+BODY_BYTES_MAX_BY_SKU = {"Standard": 250_000, "Premium": BODY_BYTES_MAX}
 # A document takes 2 MB, and a body must fit into one as a JSON string, escapes included.
 STORED_BYTES_MAX = 1_500_000
 # No character takes more than three times its UTF-8 bytes when it is escaped, bar controls: six.
@@ -118,8 +120,7 @@ class Message:
                 require_text(what, value, longest)
         if not self.body:
             raise InvalidMessage("the message has no body")
-        if len(self.body) > BODY_BYTES_MAX:
-            raise InvalidMessage(f"the body has {len(self.body)} bytes, over {BODY_BYTES_MAX}")
+        self.require_body_within(BODY_BYTES_MAX)
         try:
             # The journal keeps bodies as text, byte for byte.
             self.body.decode()
@@ -127,6 +128,11 @@ class Message:
             raise InvalidMessage("the body is not UTF-8") from None
         if len(self.body) > SAFE_BYTES_MAX and stored_bytes(self.body) > STORED_BYTES_MAX:
             raise InvalidMessage(f"the body, escaped, is over {STORED_BYTES_MAX} bytes")
+
+    def require_body_within(self, most: int) -> None:
+        """Raise InvalidMessage for a body of more bytes."""
+        if len(self.body) > most:
+            raise InvalidMessage(f"the body has {len(self.body)} bytes, over {most}")
 
     @property
     def digest(self) -> str:

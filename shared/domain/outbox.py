@@ -11,7 +11,7 @@ from enum import StrEnum
 from math import inf
 
 from shared.domain.errors import InvalidMessage
-from shared.domain.message import Message
+from shared.domain.message import BODY_BYTES_MAX, Message
 from shared.domain.reports import make_tombstone
 
 # What a batch holds in place of the names of the app's own queues, which settings may change: where
@@ -25,11 +25,12 @@ EVERY_QUEUE = "*"
 
 @dataclass(frozen=True, slots=True)
 class AppQueues:
-    """The names of the app's own queues, as its settings have them now."""
+    """The names of the app's own queues, as its settings have them now, and what a queue takes."""
 
     here: str
     outputs: str
     errors: str
+    body_bytes_max: int = BODY_BYTES_MAX
 
     def resolve(self, queue: str) -> str:
         """The real name of a batch's queue; any other queue is stored by its real name."""

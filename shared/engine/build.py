@@ -109,13 +109,14 @@ def build(  # noqa: PLR0913 - what a worker is made of
     # What HTTP takes goes out by the same delivery.
     delivery.delays = handlers.delays
     worker = Worker(owner, journal, clock, handlers, policy, telemetry)
-    runner = HandlerRunner(worker, delivery.regions, finish)
+    most = delivery.queues.body_bytes_max
+    runner = HandlerRunner(worker, delivery.regions, most, finish)
     dispatcher = Dispatcher(worker, delivery, Acknowledgements(worker))
     claims = Claims(worker, dispatcher, runner)
     duplicates = Duplicates(journal)
     parking = Parking(worker, dispatcher, duplicates)
     outputs = Outputs(dispatcher)
-    folder = Folder(handlers, delivery.regions, policy)
+    folder = Folder(handlers, delivery.regions, most, policy)
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery, consumer.consume)
     ingest = Ingest(producer)

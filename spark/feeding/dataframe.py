@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from shared.settings import Settings
+from shared.settings import Settings, read_body_limit
 from shared.wiring import listen
 from spark.feeding.config import FeedConfig
 from spark.feeding.incremental import IncrementalFeed, SendResult
@@ -152,7 +152,8 @@ def number_and_send(
         manifest = Manifest(source.facts.sparkSession, options.manifest, options.settings)
         by_manifest = IncrementalFeed(manifest, options, writer, console)
         return FeedResult(counts, by_manifest.run(source, counts, is_batch=is_batch), unhandled)
-    classified, policies = judge_as_new(source.facts), ChangePolicies()
+    most = read_body_limit(read_app_settings(options.settings))
+    classified, policies = judge_as_new(source.facts), ChangePolicies(body_bytes_max=most)
     rejects = None if options.dry_run else options.rejects
     reject = partial(reject_unsendable, classified, options.group, policies, rejects, console)
     if options.dry_run:

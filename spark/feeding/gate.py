@@ -14,13 +14,13 @@ from spark.send.rows import build_message
 UNNUMBERED = {"sequence": 0, "id": "unnumbered"}
 
 
-def find_refusal(group: str) -> Column:
+def find_refusal(group: str, body_bytes_max: int) -> Column:
     """The words in which sending would refuse a fact (schemas.FACTS); null if it takes it."""
 
     def judge(session: str, kind: str, body: str, time: str | None) -> str | None:
         said = {"session": session, "group": group, "type": kind, "body": body, "time": time}
         try:
-            build_message(said | UNNUMBERED)
+            build_message(said | UNNUMBERED).require_body_within(body_bytes_max)
         except InvalidMessage as error:
             return str(error)
         return None

@@ -7,6 +7,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from shared.settings import read_body_limit
 from spark.feeding.config import DELETED_MAX, DeletedPolicy, FeedConfig
 from spark.feeding.judging import (
     ChangePolicies,
@@ -20,6 +21,7 @@ from spark.feeding.rejects import RowCounts, reject_unsendable
 from spark.job.console import JobConsole
 from spark.job.failures import JobRefused
 from spark.job.runtime import return_memory
+from spark.job.settings import read_app_settings
 from spark.read.facts import SourceFacts
 from spark.send.arranging import find_lane
 from spark.send.datasource import EVENTS_A_LANE, EventWriter, require_all_sent
@@ -79,7 +81,8 @@ class IncrementalFeed:
         finds_gone = options.deleted is not None
         classified = classify_facts(source.facts, fed, source.deletion, finds_gone=finds_gone)
         differing = classified.where(F.col("standing") != Standing.SAME).persist()
-        policies = ChangePolicies(options.late, options.changed, options.deleted)
+        most = read_body_limit(read_app_settings(options.settings))
+        policies = ChangePolicies(options.late, options.changed, options.deleted, most)
         try:
             with self.console.show_progress("comparing with the manifest"):
                 rows = differing.groupBy("standing").agg(F.count("*").alias("facts")).collect()

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from shared.domain.message import BODY_BYTES_MAX
 from spark.feeding.config import ChangePolicy, DeletedPolicy
 from spark.feeding.gate import find_refusal
 from spark.feeding.numbering import digest_event, number_facts
@@ -28,6 +29,8 @@ class ChangePolicies:
     late: ChangePolicy = ChangePolicy.APPEND
     changed: ChangePolicy = ChangePolicy.APPEND
     deleted: DeletedPolicy | None = None
+    # What the app's queues take, so that what is larger gets no number.
+    body_bytes_max: int = BODY_BYTES_MAX
 
     @property
     def sent(self) -> tuple[Standing, ...]:
@@ -119,14 +122,16 @@ def plan_events(classified: DataFrame, group: str, policies: ChangePolicies) -> 
     What sending refuses is not in it (select_unsendable has it).
     """
     to_send = classified.where(F.col("standing").isin(*policies.sent))
-    sendable = to_send.where(find_refusal(group).isNull())
+    refusal = find_refusal(group, policies.body_bytes_max)
+    sendable = to_send.where(refusal.isNull())
     return number_facts(sendable, group, begin="begin")
 
 
 def select_unsendable(classified: DataFrame, group: str, policies: ChangePolicies) -> DataFrame:
     """The facts that would be sent and that sending refuses, with its words as `refusal`."""
     to_send = classified.where(F.col("standing").isin(*policies.sent))
-    return to_send.withColumn("refusal", find_refusal(group)).where("refusal is not null")
+    refusal = find_refusal(group, policies.body_bytes_max)
+    return to_send.withColumn("refusal", refusal).where("refusal is not null")
 
 
 def select_rejects(classified: DataFrame, policies: ChangePolicies) -> DataFrame:

@@ -32,6 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, StructType
 
 from shared.domain.message import SEQUENCE_MAX
+from shared.settings import read_body_limit
 from spark.feeding.gate import find_refusal
 from spark.job.failures import JobRefused
 from spark.job.files import SparkFiles
@@ -400,7 +401,8 @@ class Manifest:
         """
         done = self.list_sent_lanes(planned) if planned.lanes else []
         is_sent = find_lane(planned.lanes or 1).isin(done) if done else F.lit(col=False)
-        refusal = find_refusal(planned.group or UNKNOWN_GROUP)
+        most = read_body_limit(read_app_settings(self.settings))
+        refusal = find_refusal(planned.group or UNKNOWN_GROUP, most)
         plan = self.read_plan(planned).withColumn("refusal", refusal)
         by_session = plan.groupBy("session", is_sent.alias("sent")).agg(
             F.min("sequence").alias("first"),

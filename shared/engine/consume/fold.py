@@ -16,7 +16,7 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.producer import HTTP_SOURCE
 from shared.domain.reports import TOMBSTONE_TYPE
-from shared.engine.handle.handle import run_pure
+from shared.engine.handle.handle import require_sendable, run_pure
 from shared.engine.worker import Policy
 from shared.storage.limits import fits_entry
 
@@ -30,9 +30,12 @@ EVICTED_MAX = 60
 class Folder:
     """Folds messages for one application's handlers; outputs are for these regions."""
 
-    def __init__(self, handlers: Handlers, regions: tuple[str, ...], policy: Policy) -> None:
+    def __init__(
+        self, handlers: Handlers, regions: tuple[str, ...], body_bytes_max: int, policy: Policy
+    ) -> None:
         self.handlers = handlers
         self.regions = regions
+        self.body_bytes_max = body_bytes_max
         self.pure_seconds = policy.pure_seconds
         self.keeps_inputs = policy.keeps_inputs
 
@@ -90,6 +93,7 @@ class Folder:
             handler = self.handlers.of(message.type, message.session)
             here = self.handlers.by_type
             result = run_pure(handler, given, message, here, self.pure_seconds)
+            require_sendable(result, self.body_bytes_max)
         except Exception:
             # Run again alone, where it becomes a fault. A pure handler may run any number of times.
             return None

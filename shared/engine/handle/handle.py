@@ -115,7 +115,11 @@ class Ending:
 
 class HandlerRunner:
     def __init__(
-        self, worker: Worker, regions: tuple[str, ...], finish: Finish = finish_within
+        self,
+        worker: Worker,
+        regions: tuple[str, ...],
+        body_bytes_max: int,
+        finish: Finish = finish_within,
     ) -> None:
         self.handlers = worker.handlers
         self.finish = finish
@@ -126,6 +130,7 @@ class HandlerRunner:
         self.reply_queues = worker.policy.reply_queues
         self.keeps_inputs = worker.policy.keeps_inputs
         self.regions = regions
+        self.body_bytes_max = body_bytes_max
 
     async def run(self, opened: Entry, message: Message, given: HandlerInput) -> Ending:
         """Run the handler of an opened entry's message; whatever it raises becomes a fault."""
@@ -144,8 +149,7 @@ class HandlerRunner:
             if handler.kind in (Kind.PURE, Kind.DETERMINISTIC):
                 here = self.handlers.by_type
                 result = run_pure(handler, given, message, here, self.pure_seconds)
-                if result.replied_to is not None:
-                    self.require_allowed(result.replied_to)
+                self.require_deliverable(result)
             else:
                 result = await self.run_outside(handler, given, message)
         except Exception as error:
@@ -154,13 +158,16 @@ class HandlerRunner:
             return self.fail(opened, error)
         return self.complete(opened, handler.kind, result)
 
-    def require_allowed(self, queue: str) -> None:
+    def require_deliverable(self, result: HandlerResult) -> None:
         """Raise NotAllowed for an answer to a queue that the settings do not allow.
 
         Anybody who may send names such a queue, and the app may send to queues that they may not.
+        Raises InvalidMessage for an output that no queue takes.
         """
-        if queue not in self.reply_queues:
+        queue = result.replied_to
+        if queue is not None and queue not in self.reply_queues:
             raise NotAllowed(f"no answer goes to {queue!r}: LOCKSTEP_REPLY_QUEUES does not name it")
+        require_sendable(result, self.body_bytes_max)
 
     async def run_outside(
         self, handler: Handler, given: HandlerInput, message: Message
@@ -222,8 +229,7 @@ class HandlerRunner:
                 raise
             # Only the handler was cancelled, and by itself.
             raise HandlerFailed(error) from error
-        if result.replied_to is not None:
-            self.require_allowed(result.replied_to)
+        self.require_deliverable(result)
         return result
 
     def complete(self, opened: Entry, kind: Kind, result: HandlerResult) -> Ending:
@@ -287,6 +293,13 @@ def message_in(opened: Entry) -> Message:
     if opened.message is None or opened.status is not Status.WORKING:
         raise ValueError(f"entry {opened.position} of {opened.session!r} holds no message")
     return opened.message
+
+
+def require_sendable(result: HandlerResult, body_bytes_max: int) -> None:
+    """Raise InvalidMessage for an output that no queue takes."""
+    for batch in result.batches:
+        for message in batch.messages:
+            message.require_body_within(body_bytes_max)
 
 
 def run_pure(

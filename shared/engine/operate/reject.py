@@ -13,10 +13,10 @@ from shared.domain.wire import stand_in
 from shared.engine.dispatch.deliver import Delivery
 
 NO_SESSION = "unknown"
-# A queue takes messages of 1 MiB, of which base64 and the properties of a delivery take their part.
-PART_BYTES_MAX = 450_000
-# Properties that are larger travel in parts of their own, as they may take a whole message.
-PROPERTIES_BYTES_MAX = 200_000
+# The part of what a message takes that a piece of the delivery has, of which base64 makes a third
+# more, and the part that the properties have beside it. Larger ones travel in parts of their own,
+# as they may take a whole message.
+PIECE_PART, PROPERTIES_PART = 0.45, 0.2
 
 
 class Rejecter:
@@ -37,7 +37,8 @@ class Rejecter:
         """
         # The journal first: while it does not answer, each delivery would add another report. After
         # a crash in between the delivery comes again, and finds its entry.
-        report = build_reports(session, properties, body, reason)[0]
+        most = self.delivery.queues.body_bytes_max
+        report = build_reports(session, properties, body, reason, most)[0]
         message = stand_in(properties, report.id, reason)
         if message is not None:
             await self.consume(message)
@@ -52,7 +53,8 @@ class Rejecter:
         parts, and the first is returned. Raises OutcomeUnknown when no region surely has it; the
         delivery must then stay in its queue.
         """
-        reports = build_reports(session, properties, body, reason)
+        most = self.delivery.queues.body_bytes_max
+        reports = build_reports(session, properties, body, reason, most)
         outbox = self.delivery.address_all(ERRORS, reports)
         if not await self.delivery.deliver(outbox):
             raise OutcomeUnknown("no region surely took the rejected delivery")
@@ -60,23 +62,29 @@ class Rejecter:
 
 
 def build_reports(
-    session: str | None, properties: Mapping[str, object], body: bytes, reason: str
+    session: str | None,
+    properties: Mapping[str, object],
+    body: bytes,
+    reason: str,
+    bytes_max: int,
 ) -> list[Message]:
-    """The report of a rejected delivery, in parts; the body is base64, as it may be anything.
+    """The report of a rejected delivery, in parts of at most so many bytes.
+
+    The body is base64, as it may be anything.
 
     Large properties follow in parts of their own, as pieces of the JSON text that they are.
     """
     kept = json.dumps(dict(properties), sort_keys=True, default=str)
     identity = derive_id("rejected", kept, hashlib.sha256(body).hexdigest())
-    fits = len(kept) <= PROPERTIES_BYTES_MAX
+    piece_bytes, fits = int(PIECE_PART * bytes_max), len(kept) <= PROPERTIES_PART * bytes_max
     common = {"reason": shorten(reason)}
     shown: dict[str, object] = {"properties": json.loads(kept)} if fits else {}
     parts: dict[str, dict[str, object]] = {}
-    for start in range(0, max(1, len(body)), PART_BYTES_MAX):
-        piece = base64.b64encode(body[start : start + PART_BYTES_MAX]).decode()
+    for start in range(0, max(1, len(body)), piece_bytes):
+        piece = base64.b64encode(body[start : start + piece_bytes]).decode()
         parts[str(start)] = {**shown, "body": piece, "from": start, "of": len(body)}
-    for start in range(0, 0 if fits else len(kept), PART_BYTES_MAX):
-        piece = kept[start : start + PART_BYTES_MAX]
+    for start in range(0, 0 if fits else len(kept), piece_bytes):
+        piece = kept[start : start + piece_bytes]
         place = {"from": start, "of": len(kept)}
         parts[f"properties {start}"] = {"properties_text": piece, **place}
     return [

@@ -44,7 +44,8 @@ class LedgerBook:
         """Number the drafts and store them with the ledger; they are sent by the caller.
 
         With `keep_seconds` their ids are remembered for so long, else for a while by the ledger.
-        Raises what `number_drafts` and `require_fits` raise, and then nothing was stored;
+        Raises what `number_drafts` and `require_fits` raise, and InvalidMessage for a body that no
+        queue takes, and then nothing was stored;
         Unavailable or OutcomeUnknown when the store did not help, or no region took the older ones.
         """
         # A crash before `save` leaves nothing. A crash after it leaves the ledger and a pending
@@ -66,6 +67,8 @@ class LedgerBook:
                     before, session, drafts, options, keep_seconds=keep_seconds
                 )
                 require_fits(numbered.fresh)
+                for message in numbered.fresh:
+                    message.require_body_within(self.delivery.queues.body_bytes_max)
                 is_known = len(numbered.fresh) < len(numbered.messages)
                 # Some are numbered already. An earlier try of this call may have done that without
                 # an answer, and nothing was sent: what is pending goes out before it counts as

@@ -137,11 +137,13 @@ class Producer:
         """Send messages of one session that carry consecutive numbers of one group.
 
         Success means each message is in every region's queue, or in one while the others' copies
-        are pending in the journal. Raises InvalidMessage for mixed sessions or broken numbering,
-        Misconfigured where nothing can be sent before a person changes something, OutcomeUnknown
-        when no region surely has them: send the same again.
+        are pending in the journal. Raises InvalidMessage for mixed sessions, broken numbering or a
+        body that no queue takes, Misconfigured where nothing can be sent before a person changes
+        something, OutcomeUnknown when no region surely has them: send the same again.
         """
         require_consecutive(messages)
+        for message in messages:
+            message.require_body_within(self.delivery.queues.body_bytes_max)
         session = messages[0].session
         sent = tuple(self.traced(one, *one.identity_parts) for one in messages)
         async with self.locks.of(session), self.readiness.required():

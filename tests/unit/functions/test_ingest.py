@@ -1,5 +1,7 @@
 """HTTP ingest: what a caller sends, what it gets, and what is in the queues afterwards."""
 
+from dataclasses import replace
+
 import azure.functions as func
 import pytest
 
@@ -10,7 +12,7 @@ from shared.domain.errors import Throttled
 from shared.domain.message import BODY_BYTES_MAX
 from shared.testkit.injected_faults import CallFault
 from tests.asking import ask, document
-from tests.world import World
+from tests.world import QUEUES, World
 
 
 def post(
@@ -72,6 +74,19 @@ async def test_the_senders_time_travels_with_the_message(world: World, how: str)
 
     (sent,) = world.bus.messages("east", "in")
     assert sent.time == time
+
+
+@pytest.mark.parametrize("wait", [{}, {"Prefer": "wait=5"}], ids=["sent", "asked"])
+async def test_what_is_over_the_limit_of_the_queues_is_too_large(wait: dict[str, str]) -> None:
+    world = World(queues=replace(QUEUES, body_bytes_max=500))
+    body = b'{"amount":1}'.ljust(500)
+
+    refused = await accept(world.worker("east"), post(body + b" ", headers=wait))
+    taken = await accept(world.worker("east"), post(body, headers=wait))
+
+    assert refused.status_code == 413
+    assert document(refused)["detail"] == "the body has 501 bytes, over 500"
+    assert taken.status_code in (200, 202)
 
 
 @pytest.mark.parametrize(

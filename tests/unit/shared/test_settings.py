@@ -55,6 +55,7 @@ def test_both_forms_of_connection_are_understood() -> None:
         ("LOCKSTEP_INSTANCES_MAX", "79", r"INSTANCES_MAX 79 with 8 .* 8 calls .* 5,000 receives"),
         (SESSIONS_SETTING, "16", "with 16 sessions and 8 calls .* are more than the 5,000"),
         (CALLS_SETTING, "many", "maxConcurrentCallsPerSession is not a number"),
+        ("LOCKSTEP_SERVICE_BUS_SKU", "Basic", "SERVICE_BUS_SKU must be Standard or Premium"),
         ("LOCKSTEP_NOTICE_URL", "notices.example.org", "URL .*begin with http:// or https://"),
         ("LOCKSTEP_LEASE_SECONDS", "0", "LEASE_SECONDS .*from 1 on"),
         ("LOCKSTEP_REPLY_QUEUES", "out,lockstep-errors", "REPLY_QUEUES .*the app's own queue"),
