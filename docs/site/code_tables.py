@@ -6,7 +6,7 @@ from shared.domain.errors import FailureReason, LockstepError
 from shared.domain.failures import FAILURE_RULES
 from shared.domain.measures import MEASURES, Measure
 from shared.domain.message import (
-    BODY_BYTES_MAX,
+    BODY_BYTES_MAX_BY_SKU,
     ID_CHARACTERS_MAX,
     OWNER_LEVEL_MAX,
     QUEUE_CHARACTERS_MAX,
@@ -62,7 +62,9 @@ def render_publishing_limits() -> str:
     rows = {
         "one operation": f"{OPERATION_MESSAGES_MAX:,} messages and {OPERATION_BYTES_MAX:,} bytes as"
         " stored, else `TooLarge`",
-        "one message": f"{BODY_BYTES_MAX:,} bytes of body",
+        "one message": ", ".join(
+            f"{most:,} bytes of body with {sku}" for sku, most in BODY_BYTES_MAX_BY_SKU.items()
+        ),
         "ids and sessions, types, queues for answers": f"1 to {ID_CHARACTERS_MAX},"
         f" {TYPE_CHARACTERS_MAX} and {QUEUE_CHARACTERS_MAX} characters",
         "what a retry recognises": f"the newest {REMEMBERED_MAX} ids per group and session, or"

@@ -16,7 +16,7 @@ from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import NO_OUTBOX, Outbox
 from shared.domain.producer import HTTP_SOURCE
 from shared.domain.reports import TOMBSTONE_TYPE
-from shared.engine.handle.handle import require_sendable, run_pure
+from shared.engine.handle.handle import run_pure
 from shared.engine.worker import Policy
 from shared.storage.limits import fits_entry
 
@@ -92,8 +92,8 @@ class Folder:
         try:
             handler = self.handlers.of(message.type, message.session)
             here = self.handlers.by_type
-            result = run_pure(handler, given, message, here, self.pure_seconds)
-            require_sendable(result, self.body_bytes_max)
+            most, seconds = self.body_bytes_max, self.pure_seconds
+            result = run_pure(handler, given, message, here, seconds, most)
         except Exception:
             # Run again alone, where it becomes a fault. A pure handler may run any number of times.
             return None

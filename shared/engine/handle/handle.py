@@ -47,7 +47,14 @@ from shared.domain.handler import (
     require_storable,
 )
 from shared.domain.journal import Entry, Json, KeptInput, ModelVersion, Produced, Status
-from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message, Number, derive_id
+from shared.domain.message import (
+    BODY_BYTES_MAX,
+    HERE_PREFIX,
+    OUTPUTS_PREFIX,
+    Message,
+    Number,
+    derive_id,
+)
 from shared.domain.outbox import (
     ERRORS,
     HERE,
@@ -148,8 +155,10 @@ class HandlerRunner:
             handler = self.handlers.of(message.type, message.session)
             if handler.kind in (Kind.PURE, Kind.DETERMINISTIC):
                 here = self.handlers.by_type
-                result = run_pure(handler, given, message, here, self.pure_seconds)
-                self.require_deliverable(result)
+                most, seconds = self.body_bytes_max, self.pure_seconds
+                result = run_pure(handler, given, message, here, seconds, most)
+                if result.replied_to is not None:
+                    self.require_allowed(result.replied_to)
             else:
                 result = await self.run_outside(handler, given, message)
         except Exception as error:
@@ -158,16 +167,13 @@ class HandlerRunner:
             return self.fail(opened, error)
         return self.complete(opened, handler.kind, result)
 
-    def require_deliverable(self, result: HandlerResult) -> None:
+    def require_allowed(self, queue: str) -> None:
         """Raise NotAllowed for an answer to a queue that the settings do not allow.
 
         Anybody who may send names such a queue, and the app may send to queues that they may not.
-        Raises InvalidMessage for an output that no queue takes.
         """
-        queue = result.replied_to
-        if queue is not None and queue not in self.reply_queues:
+        if queue not in self.reply_queues:
             raise NotAllowed(f"no answer goes to {queue!r}: LOCKSTEP_REPLY_QUEUES does not name it")
-        require_sendable(result, self.body_bytes_max)
 
     async def run_outside(
         self, handler: Handler, given: HandlerInput, message: Message
@@ -210,7 +216,8 @@ class HandlerRunner:
                     run = partial(copy_context().run, handler.handle, state, body, context)
                     returned = await asyncio.get_running_loop().run_in_executor(self.threads, run)
                     returned = await returned if inspect.isawaitable(returned) else returned
-                return build_result(handler, returned, given, context, self.handlers.by_type)
+                here, most = self.handlers.by_type, self.body_bytes_max
+                return build_result(handler, returned, given, context, here, most)
             except (LockstepError, HandlerCutOff):
                 raise
             except BaseException as error:
@@ -229,7 +236,8 @@ class HandlerRunner:
                 raise
             # Only the handler was cancelled, and by itself.
             raise HandlerFailed(error) from error
-        self.require_deliverable(result)
+        if result.replied_to is not None:
+            self.require_allowed(result.replied_to)
         return result
 
     def complete(self, opened: Entry, kind: Kind, result: HandlerResult) -> Ending:
@@ -295,25 +303,20 @@ def message_in(opened: Entry) -> Message:
     return opened.message
 
 
-def require_sendable(result: HandlerResult, body_bytes_max: int) -> None:
-    """Raise InvalidMessage for an output that no queue takes."""
-    for batch in result.batches:
-        for message in batch.messages:
-            message.require_body_within(body_bytes_max)
-
-
 def run_pure(
     handler: Handler,
     given: HandlerInput,
     message: Message,
     here: Collection[str] = (),
     seconds: float = PURE_SECONDS,
+    body_bytes_max: int = BODY_BYTES_MAX,
 ) -> HandlerResult:
     """Run a pure handler. The same input gives the same bytes, in any process.
 
     `here` are the message types that the app has handlers for: outputs of these come back to it.
     Raises HandlerFailed for what the handler raises and for one that turns out to be a coroutine,
-    TookTooLong after so many seconds, InvalidBody, UnreadableState and InvalidState.
+    TookTooLong after so many seconds, InvalidBody, UnreadableState, InvalidState, and
+    InvalidMessage for an output of more bytes than a queue takes.
     """
     context = Context(message, given.captured, looks_up=given.looks_up)
     # Watched from here on, without a call: this is the way of nearly every message. A fork has no
@@ -333,7 +336,7 @@ def run_pure(
                     # Nobody will await it, so that it must not warn.
                     returned.close()
                 raise TypeError(f"the {handler.kind} handler of {message.type!r} must not be async")
-            return build_result(handler, returned, given, context, here)
+            return build_result(handler, returned, given, context, here, body_bytes_max)
         except (LockstepError, HandlerCutOff):
             raise
         except BaseException as error:
@@ -469,7 +472,12 @@ def parse_body(handler: Handler, message: Message) -> BaseModel:
 
 
 def build_result(
-    handler: Handler, returned: Any, given: HandlerInput, context: Context, here: Collection[str]
+    handler: Handler,
+    returned: Any,
+    given: HandlerInput,
+    context: Context,
+    here: Collection[str],
+    body_bytes_max: int,
 ) -> HandlerResult:
     """Return the result of a handler as the journal keeps it.
 
@@ -484,7 +492,9 @@ def build_result(
     batches: tuple[DestinationBatch, ...] = ()
     produced = given.produced
     if handled.outputs:
-        batches, produced = number_outputs(context, handled.outputs, given.produced, here)
+        batches, produced = number_outputs(
+            context, handled.outputs, given.produced, here, body_bytes_max
+        )
     reminders = given.reminders
     if reminders or handled.outputs:
         reminders = keep_reminders(reminders, message, handled.cancels, batches)
@@ -539,7 +549,11 @@ def keep_reminders(
 
 
 def number_outputs(
-    context: Context, outputs: tuple[Output, ...], produced: Produced, here: Collection[str]
+    context: Context,
+    outputs: tuple[Output, ...],
+    produced: Produced,
+    here: Collection[str],
+    body_bytes_max: int,
 ) -> tuple[tuple[DestinationBatch, ...], Produced]:
     """Outputs as messages, in batches by destination, in the order of sending.
 
@@ -553,6 +567,8 @@ def number_outputs(
         if to is None:
             to = HERE if output.type in here else OUTPUTS
         message = address_output(context, output, index, to, numbers.setdefault(to, {}))
+        if len(message.body) > body_bytes_max:
+            message.require_body_within(body_bytes_max)
         if batches and batches[-1].queue == to:
             batches[-1] = DestinationBatch(to, (*batches[-1].messages, message))
         else:
