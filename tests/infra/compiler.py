@@ -34,6 +34,7 @@ WHERE = {
 REFUSED = {
     "param primary = 'north'": "primary is no region: north",
     "param authentication = 'entra'": "clientId is needed for tokens",
+    "param privateNetwork = true": "privateNetwork needs the serviceBusSku Premium",
     "param frontDoor = true": "frontDoor needs directCallers",
     # `emails` is `none` there.
     "param monthlyBudget = 5": "monthlyBudget needs an address in emails",

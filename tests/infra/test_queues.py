@@ -2,21 +2,8 @@
 
 from local.servicebus.config import parse_namespace
 from shared.domain.message import BODY_BYTES_MAX_BY_SKU
-<<<<<<< HEAD
 from tests.infra.parity import azure_queues, last, local_config, local_queues
 from tests.infra.snapshots import Resources, app_settings, of_type, read_snapshot, regions_of
-=======
-from shared.domain.message import BODY_BYTES_MAX_BY_SKU
-from tests.infra.parity import (
-    app_settings,
-    azure_queues,
-    deployment,
-    local_config,
-    local_queues,
-    region_of,
-)
-from tests.infra.snapshots import of_type, read_snapshot
->>>>>>> 287fdebf (Let the namespaces be Standard, with the limits that follow (infra, shared, functions, spark))
 
 # A queue on one machine has no size of its own. In Azure it has the most that its sku allows:
 # https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas
