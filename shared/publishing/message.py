@@ -7,7 +7,13 @@ from enum import Enum, auto
 
 from shared.domain.errors import AlreadyPublished, InvalidMessage, TooLarge
 from shared.domain.handler import TIME_MAX
-from shared.domain.message import SEQUENCE_MAX, Number, refuse_reserved, require_text
+from shared.domain.message import (
+    BODY_BYTES_MAX,
+    SEQUENCE_MAX,
+    Number,
+    refuse_reserved,
+    require_text,
+)
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.wire import read_traceparent
 from shared.storage import limits
@@ -88,7 +94,11 @@ class MessageBatch:
     """
 
     def __init__(
-        self, session: str, options: ProducerOptions, max_size_in_bytes: int | None = None
+        self,
+        session: str,
+        options: ProducerOptions,
+        max_size_in_bytes: int | None = None,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
         require_text("session", session)
         refuse_reserved(session, "")
@@ -98,6 +108,7 @@ class MessageBatch:
             raise InvalidMessage(f"a batch has 1 to {longest} bytes, not {limit}")
         self.session = session
         self.max_size_in_bytes = limit
+        self.body_bytes_max = body_bytes_max
         self.size_in_bytes = 0
         self.number = Number(options.producer_group_id, options.owner_level, SEQUENCE_MAX)
         self.messages: list[SessionMessage] = []
@@ -118,12 +129,15 @@ class MessageBatch:
         """Add a message and return True, or return False if the batch is too full for it.
 
         Raises AlreadyPublished if the batch is being sent or was published, or if the message was;
-        TooLarge for a message that no batch of this size can take.
+        TooLarge for a message that no batch of this size can take, InvalidMessage for a body that
+        no queue takes.
         """
         if self.state is not BatchState.OPEN:
             raise AlreadyPublished(f"nothing can be added: the batch is {self.state.name.lower()}")
         message.require_unpublished()
-        size = limits.measure_operation([message.draft.in_session(self.session, self.number)])
+        added = message.draft.in_session(self.session, self.number)
+        added.require_body_within(self.body_bytes_max)
+        size = limits.measure_operation([added])
         if size > self.max_size_in_bytes:
             raise TooLarge(f"a message of {size} bytes, the batch takes {self.max_size_in_bytes}")
         if self.size_in_bytes + size > self.max_size_in_bytes:

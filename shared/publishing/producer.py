@@ -63,7 +63,8 @@ class IdempotentProducer:
     ) -> MessageBatch:
         """An empty batch for a session. Raises InvalidMessage for an impossible session or size."""
         self.require_open()
-        return MessageBatch(session, self.options.resolve(session), max_size_in_bytes)
+        most = self.producer.delivery.queues.body_bytes_max
+        return MessageBatch(session, self.options.resolve(session), max_size_in_bytes, most)
 
     async def send(self, outgoing: Outgoing, *, session: str | None = None) -> Published:
         """Publish a batch, or messages to a session. Afterwards every message has its number.

@@ -23,6 +23,9 @@ from shared.domain.message import BODY_BYTES_MAX_BY_SKU
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.engine.consume.outcomes import Faulted
+from shared.publishing.message import SessionMessage
+from shared.publishing.options import IdempotentProducerOptions
+from shared.publishing.producer import IdempotentProducer
 from tests.deliveries import delivery
 from tests.world import QUEUES, REGIONS, SKIP, Account, Amount, Boast, World, message, take
 
@@ -108,6 +111,16 @@ async def test_when_a_draft_is_too_large_nothing_is_numbered_and_the_next_has_it
     published = await world.producer().publish("acc-7", [fits], OPTIONS)
     assert [one.number and one.number.sequence for one in published.messages] == [0]
     assert [one.type for one in world.bus.messages("west", "in")] == ["account.add"]
+
+
+async def test_when_a_message_is_too_large_no_batch_takes_it(world: World) -> None:
+    client = IdempotentProducer(world.producer(), IdempotentProducerOptions("bank"))
+    batch = await client.create_batch("acc-7")
+
+    with pytest.raises(InvalidMessage, match="over 250000"):
+        batch.try_add(SessionMessage("m-0", "account.add", b'"' + b"x" * MOST + b'"'))
+
+    assert len(batch) == 0
 
 
 async def test_when_a_numbered_message_is_too_large_nothing_is_sent(world: World) -> None:
