@@ -358,6 +358,7 @@ def render_switches() -> str:
         ),
         ("`keepRecord`", "by the GB", "what is done to namespaces and journal"),
         ("`backupTier` = `Continuous30Days`", "by the GB", "seven days come with the account"),
+        ("`durableBackend` = `none`", adds(without("durable")), "for an app without sagas"),
         ("`durableBackend` = `scheduler`", "by the action", "in place of storage transactions"),
     ]
     return table(("switch", "US dollars a month", "for what"), rows)
