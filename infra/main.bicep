@@ -31,6 +31,10 @@ type App = {
   principalId: string
   @description('Resource id of its storage account.')
   storageId: string
+  @description('Where its sagas run.')
+  durable: string
+  @description('The most instances that the app may scale out to.')
+  instancesMax: int
 }
 
 @description('Required. Name of the environment; it names the resource group and seeds every other name.')

@@ -12,6 +12,7 @@ from functions.triggers.saga_instances import SagaSweep
 from functions.triggers.sagas import with_client
 from shared.domain.errors import LockstepError
 from shared.domain.measures import POSTPONED
+from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
@@ -41,21 +42,29 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
             await ledgers.readiness.require_regions()
             await recover_documents(ledgers.recovery, [dict(document) for document in documents])
 
-    saga_sweep = SagaSweep(services, Sagas(services.consumer))
-
-    # A host that takes the timer over from a killed one does not wait for the next occurrence.
-    @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_SWEEP_SCHEDULE%", run_on_startup=True)
-    @with_client(bp)
-    async def sweep(timer: func.TimerRequest, client: Any) -> None:  # noqa: ARG001 - the binding needs it
+    async def sweep(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it
         services.missing_places.begin_looking()
         await services.readiness.require_regions()
         await sweep_journal(services.recovery)
         await sweep_ledgers(services.external_ledgers, records=services.readiness.is_recorded)
         await sweep_dead_letters(services.dead_letters)
-        await saga_sweep.run(client)
         if services.heartbeats is not None and services.heartbeats.is_due():
             await services.heartbeats.note(SWEEP)
             await services.heartbeats.report()
+
+    saga_sweep = SagaSweep(services, Sagas(services.consumer))
+
+    async def sweep_with_sagas(timer: func.TimerRequest, client: Any) -> None:
+        await sweep(timer)
+        await saga_sweep.run(client)
+
+    function: Any = sweep
+    if kinds_of(services.handlers):
+        sweep_with_sagas.__name__ = sweep.__name__
+        function = with_client(bp)(sweep_with_sagas)
+    # A host that takes the timer over from a killed one does not wait for the next occurrence.
+    at = "%LOCKSTEP_SWEEP_SCHEDULE%"
+    bp.timer_trigger(arg_name="timer", schedule=at, run_on_startup=True)(function)
 
     @bp.timer_trigger(arg_name="timer", schedule="%LOCKSTEP_COMPACT_SCHEDULE%")
     async def compact(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the binding needs it

@@ -141,8 +141,10 @@ def test_session_trigger_http_and_sagas_are_kept_warm(resources: Resources) -> N
     """Flex Consumption scales each of them on its own."""
     triggers = {f"function:{name}": 1 for name in session_triggers()}
 
+    # An app without sagas has none to keep warm.
+    sagas = {} if resources.name == "other" else {"durable": 1}
     for region in regions_of(resources):
-        assert warm(resources, region) == triggers | {"http": 1, "durable": 1} | ALWAYS
+        assert warm(resources, region) == triggers | {"http": 1} | sagas | ALWAYS
 
 
 @pytest.mark.parametrize("ledgers", [False, True])
