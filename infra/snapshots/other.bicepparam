@@ -13,6 +13,7 @@ param durableBackend = 'none'
 param authentication = 'both'
 param clientId = '33333333-3333-3333-3333-333333333333'
 param storageSku = 'Standard_LRS'
+param durableBackend = 'none'
 param partitionFailover = false
 param lockJournal = false
 param replacedRegions = 'west'

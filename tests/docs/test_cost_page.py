@@ -7,7 +7,7 @@ import pytest
 from docs.site import cost_table
 from docs.site.cost_table import PRICES, SIZES, WORKED, Size, bill, read_deployment
 from tests.docs.pages import page
-from tests.infra.bicep import Kind, read
+from tests.infra.test_deploy_page import declared
 
 MADE = read_deployment()
 
@@ -70,12 +70,7 @@ def test_the_cap_of_the_workspaces_bounds_what_telemetry_costs() -> None:
 
 
 def test_every_switch_is_a_parameter() -> None:
-    declared = (
-        read("main.bicep").of(Kind.PARAMETER).keys()
-        | read("region.bicep").of(Kind.PARAMETER).keys()
-    )
-
     switches = {row[0].split("`")[1] for row in page("docs/cost.md").table("switch").rows}
 
     assert len(switches) > 10
-    assert switches <= declared
+    assert switches <= declared("param", "main.bicep") | declared("param", "region.bicep")

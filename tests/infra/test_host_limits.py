@@ -153,6 +153,9 @@ def test_each_feed_that_there_is_can_be_kept_warm(ledgers: bool) -> None:
     source = (INFRA / "region.bicep").read_text(encoding="utf-8")
     named = dict(re.findall(r"name: '(function:\w+)', instanceCount: (.*[wW]armFeeds) ", source))
     only_with = {name for name, count in named.items() if "empty(ledgersName) ? 0" in count}
+    of_sagas = {name for name, count in named.items() if "durableBackend == 'none' ? 0" in count}
+
+    assert of_sagas == {"function:begin_sagas"}
 
     assert feeds(World().east if ledgers else None) == {
         name: 1 for name in named if ledgers or name not in only_with

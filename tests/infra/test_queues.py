@@ -28,7 +28,8 @@ def test_the_sku_decides_what_a_namespace_and_its_queues_have(resources: Resourc
     is_premium = sku == "Premium"
     for namespace in of_type(resources, "Microsoft.ServiceBus/namespaces"):
         assert namespace["sku"] == {
-            **{"name": sku, "tier": sku},
+            "name": sku,
+            "tier": sku,
             **({"capacity": 1} if is_premium else {}),
         }
         assert ("premiumMessagingPartitions" in namespace["properties"]) == is_premium

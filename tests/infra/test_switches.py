@@ -179,6 +179,7 @@ def test_the_application_has_the_rights_of_the_routes_as_roles() -> None:
     assert [role["value"] for role in roles] == [*Right]
     assert len({UUID(role["id"]) for role in roles}) == len(roles)
     assert all(role["allowedMemberTypes"] == ["User", "Application"] for role in roles)
+    assert application["web"]["implicitGrantSettings"] == {"enableIdTokenIssuance": True}
     # Tokens of this version name the client id as their audience, and the issuer that is set.
     assert application["api"]["requestedAccessTokenVersion"] == 2
 
