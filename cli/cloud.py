@@ -93,14 +93,8 @@ def app_settings(served: CloudProcess) -> dict[str, str]:
     }
 
 
-def tell_how_to_reach(
-    cloud: CloudProcess, app: Path, directory: Path, sample: SampleMessage | None
-) -> dict[str, str]:
-    """Print addresses, and lines for a shell, each of which works in this folder as it is printed.
-
-    What reaches the cloud is written into the file `env` of the directory, for a shell as well, and
-    returned.
-    """
+def write_environment(cloud: CloudProcess, directory: Path) -> dict[str, str]:
+    """Write what reaches a cloud into the file `env` of the directory, for a shell; return it."""
     settings = app_settings(cloud) | {
         "LOCKSTEP_URL": ",".join(cloud.contract["hosts"].values()),
         "LOCKSTEP_KEY": KEY,
@@ -108,9 +102,18 @@ def tell_how_to_reach(
     }
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
     (directory / "env").write_text("".join(lines), encoding="utf-8")
+    return settings
+
+
+def tell_how_to_reach(
+    cloud: CloudProcess, app: Path, directory: Path, sample: SampleMessage | None
+) -> None:
+    """Print addresses, and lines for a shell, each of which works in this folder as it is printed.
+
+    What `write_environment` writes must be there.
+    """
     sys.stdout.write("\n".join(describe_cloud(cloud, app, directory / "env", sample)) + "\n")
     sys.stdout.flush()
-    return settings
 
 
 def describe_cloud(

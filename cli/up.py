@@ -7,7 +7,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from cli.cloud import FLIGHT, SOONER, SampleMessage, keep_up, prepare_cloud, tell_how_to_reach
+from cli.cloud import (
+    FLIGHT,
+    SOONER,
+    SampleMessage,
+    keep_up,
+    prepare_cloud,
+    tell_how_to_reach,
+    write_environment,
+)
 from cli.display import tell
 from cli.doctor import find_lost_destinations
 from cli.failures import CommandFailed
@@ -63,15 +71,11 @@ def keep_app_up(
                 folder, config, kept, "--port-base", str(ports), settings=settings
             )
             with running as cloud:
-                reached = tell_how_to_reach(cloud, folder, kept, sample)
-                write_marker(
-                    marker,
-                    {
-                        "port_base": ports,
-                        "url": reached["LOCKSTEP_URL"],
-                        "key": reached["LOCKSTEP_KEY"],
-                    },
-                )
+                reached = write_environment(cloud, kept)
+                found_by = {"url": reached["LOCKSTEP_URL"], "key": reached["LOCKSTEP_KEY"]}
+                # Whoever reads what is printed below may call a command at once.
+                write_marker(marker, {"port_base": ports, **found_by})
+                tell_how_to_reach(cloud, folder, kept, sample)
                 watched = [folder, ROOT / "functions", ROOT / "shared"] if reloads else []
                 keep_up(cloud, watched, require_code)
     except CloudFailed as error:

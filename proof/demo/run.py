@@ -10,7 +10,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cli.cloud import FLIGHT, KEY, app_settings, keep_up, prepare_cloud, tell_how_to_reach
+from cli.cloud import (
+    FLIGHT,
+    KEY,
+    app_settings,
+    keep_up,
+    prepare_cloud,
+    tell_how_to_reach,
+    write_environment,
+)
 from cli.regions import CONFIG, keep_config
 from local.testing.children import Child
 from local.testing.cloud import CloudProcess
@@ -128,6 +136,7 @@ def run(options: DemoOptions) -> int:
         page.write(options.report)
         page.print(console, options.report)
         if options.keeps_running:
+            write_environment(cloud, options.data)
             tell_how_to_reach(cloud, ROOT, options.data, FLIGHT)
             keep_up(cloud)
     return result.exit_status()
