@@ -98,7 +98,7 @@ def find_types(app: Path) -> dict[str, list[str]]:
     return {place: [n for n in owners if owners[n] == place] for place in owners.values()}
 
 
-def describe_failure(app: Path, error: BaseException) -> dict[str, Any]:
+def locate_failure(app: Path, error: BaseException) -> dict[str, Any]:
     """Return where in an app's own files an import went wrong, and why, in one line."""
     places = [
         (Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)
@@ -145,7 +145,7 @@ def main(app: Path) -> Never:
         import_module("function_app")
         said = {"types": find_types(app)}
     except BaseException as error:
-        said = describe_failure(app, error)
+        said = locate_failure(app, error)
     json.dump(said, answer)
     answer.flush()
     os._exit(0)

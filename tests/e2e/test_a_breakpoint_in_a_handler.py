@@ -10,9 +10,8 @@ import json
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from queue import Empty, Queue
@@ -29,6 +28,7 @@ from proof.bench.first_app import find_environment
 pytestmark = [pytest.mark.e2e, pytest.mark.proof]
 
 SECONDS_MAX = 240.0
+SEND = ("send", "shop-1", "shop.add", '{"amount": 5}', "--id", "once")
 # What a person looks at while a handler is held.
 SEEN = "(body.amount, __import__('os').environ['LOCKSTEP_REGION'])"
 
@@ -104,17 +104,10 @@ def test_a_breakpoint_in_a_handler_under_up_stops_both_regions(shop: Path, port:
     # There is no terminal here; what is launched is the same.
     launch = read_launch(shop, "lockstep up")
     launch |= {"console": "internalConsole", "env": environment, "python": sys.executable}
-
-    def run(*words: str) -> str:
-        command: list[str | Path] = [shop.parent / "lockstep", *words]
-        ran = run_patiently(command, seconds=60, cwd=shop, env=environment)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
-
     heard: Queue[tuple[DebugSession, Any]] = Queue()
     said, is_sent = "", False
-    # By region: who tells a thread to go on that is held there.
-    held: dict[str, Callable[[], int]] = {}
+    # By region: the session of its worker, and the thread that is held.
+    held: dict[str, tuple[DebugSession, int]] = {}
     patience = Patience(SECONDS_MAX)
     root = eventually(lambda: DebugSession(port, heard), what="the debug adapter")
     with ExitStack() as ending:
@@ -146,12 +139,28 @@ def test_a_breakpoint_in_a_handler_under_up_stops_both_regions(shop: Path, port:
                     seen = session.ask("evaluate", expression=SEEN, frameId=frame["id"])
                     amount, region = ast.literal_eval(seen["result"])
                     assert amount == 5
-                    held[region] = partial(session.tell, "continue", threadId=body["threadId"])
+                    held[region] = session, body["threadId"]
             if "Ctrl-C stops everything." in said and not is_sent:
                 is_sent = True
-                run("send", "shop-1", "shop.add", '{"amount": 5}')
+                # It has no answer as long as the handler is held, and asks the other region then.
+                ending.enter_context(
+                    Child(
+                        [f"{shop.parent}/lockstep", *SEND],
+                        log=shop.parent / "send.log",
+                        environment=environment,
+                        cwd=shop,
+                    )
+                )
 
         assert sorted(held) == ["east", "west"]
-        for go_on in held.values():
-            go_on()
-        until(lambda: '{"total": 5, "messages": 1}' in run("show", "shop-1"), what="one effect")
+        for session, thread in held.values():
+            session.ask("setBreakpoints", source={"path": str(module)}, breakpoints=[])
+            session.tell("continue", threadId=thread)
+
+        def is_done() -> bool:
+            shown = run_patiently(
+                [f"{shop.parent}/lockstep", "show", "shop-1"], seconds=60, cwd=shop, env=environment
+            ).stdout
+            return '{"total": 5, "messages": 1}' in shown
+
+        until(is_done, what="one effect")

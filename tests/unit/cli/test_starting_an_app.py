@@ -17,7 +17,7 @@ from cli.failures import CommandFailed, Misuse, NoAnswer
 from cli.folders import ROOT, require_app, write_app
 from cli.regions import CONFIG
 from cli.running import UP_MARKER, find_up, run_directory
-from cli.trial import describe_failure, try_app
+from cli.trial import locate_failure, try_app
 from cli.up import choose_ports, write_marker
 from local.testing.children import ChildFailed
 from local.testing.cloud import CloudProcess
@@ -66,7 +66,7 @@ def test_what_cannot_be_imported_is_told_with_the_line_of_the_apps_own_file(
     with pytest.raises(BaseException) as caught:  # noqa: PT011 - whatever a stranger raises
         runpy.run_path(str(shop / "function_app.py"))
 
-    failed = describe_failure(shop, caught.value)
+    failed = locate_failure(shop, caught.value)
     assert f"{failed['file']}:{failed['line'][0]}" == place
     assert failed["error"].startswith(said)
 
