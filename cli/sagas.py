@@ -19,7 +19,7 @@ Event = Annotated[str, typer.Argument(metavar="EVENT", help="what has happened")
 
 
 @saga.command("start")
-def start_saga(
+def start_one(
     context: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="the kind of saga")],
     key: SagaKey,
@@ -39,7 +39,7 @@ def start_saga(
 
 
 @saga.command("tell")
-def tell_saga(
+def tell_one(
     context: typer.Context,
     key: SagaKey,
     event: Event,
@@ -53,7 +53,7 @@ def tell_saga(
 
 
 @saga.command("approve")
-def approve_saga(
+def approve_one(
     context: typer.Context,
     key: SagaKey,
     why: Why,
@@ -73,7 +73,7 @@ def approve_saga(
 
 
 @saga.command("cancel")
-def cancel_saga(
+def cancel_one(
     context: typer.Context,
     key: SagaKey,
     why: Why,

@@ -33,7 +33,7 @@ from shared.domain.saga.walk import StartedSaga
 from shared.domain.spending import count_spending
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
-from shared.engine.sagas.sagas import ENDED, SagaHistory, SagaResponse, Sagas, StepAct
+from shared.engine.sagas.sagas import ENDED, RecordedSaga, SagaResponse, Sagas, StepAct
 
 # What journals say: one that compensates is `running` there, until it has ended.
 RECORDED_STATES = tuple(state for state in SagaState if state is not SagaState.COMPENSATING)
@@ -59,16 +59,16 @@ async def start_saga_over_http(
     """
     key = read_name(request, SAGA, frozenset({"type"}))
     traceparent = read_traceparent(request.headers.get(TRACE_HEADER))
-    response, state = await start_saga(
+    response, state = await start_with_instance(
         services, client, key, request.params.get("type", ""), request.get_body(), traceparent
     )
     if not response.is_accepted:
-        return respond(describe_refusal(response), 409)
+        return respond(describe_refused_change(response), 409)
     document = {"key": key, "state": state, "links": link_saga(key)}
     return respond(document, 202, {"Location": f"/api/{link_saga(key)['self']}"})
 
 
-async def start_saga(
+async def start_with_instance(
     services: Services,
     client: df.DurableFunctionsClient,
     key: str,
@@ -122,7 +122,7 @@ async def add_event_over_http(
     Of a body `{"who": ..., "why": ...}` is recorded who decided it and why; no other is read.
     """
     key, decided = read_name(request, SAGA), read_person(services, request)
-    response = await tell_saga(services, client, key, request.route_params["event"], **decided)
+    response = await send_event(services, client, key, request.route_params["event"], **decided)
     return respond_changed(key, response)
 
 
@@ -141,7 +141,7 @@ async def cancel_over_http(
     Of a body `{"who": ..., "why": ...}` is recorded who decided it and why; no other is read.
     """
     key, decided = read_name(request, SAGA), read_person(services, request)
-    response = await cancel_saga(services, client, key, **decided)
+    response = await turn_back(services, client, key, **decided)
     return respond_changed(key, response)
 
 
@@ -213,7 +213,7 @@ def read_person(services: Services, request: func.HttpRequest) -> dict[str, Any]
     return read_decision(DecidedBody, request.get_body(), principal_of(services, request))
 
 
-async def tell_saga(
+async def send_event(
     services: Services, client: df.DurableFunctionsClient, key: str, event: str, **decided: str
 ) -> SagaResponse:
     """Keep an event for a saga, and notify its instance; raises as `Sagas.add_event` does.
@@ -227,7 +227,7 @@ async def tell_saga(
     return response
 
 
-async def cancel_saga(
+async def turn_back(
     services: Services, client: df.DurableFunctionsClient, key: str, **decided: str
 ) -> SagaResponse:
     """Make a saga turn back, and notify its instance; raises as `Sagas.cancel` does."""
@@ -238,18 +238,18 @@ async def cancel_saga(
 
 def respond_changed(key: str, response: SagaResponse) -> func.HttpResponse:
     if not response.is_accepted:
-        return respond(describe_refusal(response), 409)
+        return respond(describe_refused_change(response), 409)
     return respond({"key": key, "links": link_saga(key)}, 202)
 
 
-def describe_refusal(response: SagaResponse) -> dict[str, Any]:
+def describe_refused_change(response: SagaResponse) -> dict[str, Any]:
     """A saga refused a change: problem details, type SagaRefused."""
     name = "SagaRefused"
     details = {"type": name, "status": 409, "detail": response.reason}
     return details | {"help": ERROR_HELP.format(name=name)}
 
 
-def describe_saga(key: str, record: SagaRecord, history: SagaHistory) -> dict[str, Any]:
+def describe_saga(key: str, record: SagaRecord, history: RecordedSaga) -> dict[str, Any]:
     """A saga as JSON: where it stands, and every step with its outcome and its entries."""
     steps = record.plan.steps if record.plan else ()
     waits = record.plan.waits if record.plan else ()
@@ -285,7 +285,7 @@ def describe_act(act: StepAct | None) -> dict[str, Any] | None:
     return {"outcome": act.outcome, "position": act.position, "at": describe_time(act.at)}
 
 
-def describe_wait(wait: Wait, decision: str | None, history: SagaHistory) -> dict[str, Any]:
+def describe_wait(wait: Wait, decision: str | None, history: RecordedSaga) -> dict[str, Any]:
     return {
         "name": wait.name,
         "decision": decision,

@@ -18,12 +18,12 @@ from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import (
     RECORDED_STATES,
-    cancel_saga,
-    describe_refusal,
+    describe_refused_change,
     describe_saga,
     find_sagas,
-    start_saga,
-    tell_saga,
+    send_event,
+    start_with_instance,
+    turn_back,
 )
 from functions.page.decisions import read_fields
 from functions.page.saga_picture import WIDTH, draw_parts
@@ -186,16 +186,16 @@ async def answer_saga_form(
     key, event = fields.get("key", "").strip(), fields.get("event", "")
     if "kind" in fields:
         body = fields.get("body", "").encode()
-        response, _ = await start_saga(services, client, key, fields["kind"], body)
+        response, _ = await start_with_instance(services, client, key, fields["kind"], body)
     else:
         who = name_caller(services, request) or fields.get("who", "")
         decided = {"who": who, "why": fields.get("why", "")}
         if event == CANCELLED:
-            response = await cancel_saga(services, client, key, **decided)
+            response = await turn_back(services, client, key, **decided)
         else:
-            response = await tell_saga(services, client, key, event, **decided)
+            response = await send_event(services, client, key, event, **decided)
     if not response.is_accepted:
-        return render(request, "problem.html", 409, problem=describe_refusal(response))
+        return render(request, "problem.html", 409, problem=describe_refused_change(response))
     to = link(request, "/saga", key=key)
     return func.HttpResponse(status_code=303, headers={**HEADERS, "Location": to})
 

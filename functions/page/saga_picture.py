@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from shared.domain.saga.plan import Step, StepOutcome, Wait
 from shared.domain.saga.record import SagaRecord
-from shared.engine.sagas.sagas import STARTED, SagaHistory, StepAct
+from shared.engine.sagas.sagas import STARTED, RecordedSaga, StepAct
 
 # The width that the template draws in, and that of what took no time.
 WIDTH, WIDTH_MIN = 1_000.0, 12.0
@@ -31,7 +31,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DrawnRow:
     """A step or a wait: what came of it so far, and when; a wait has no session.
 
     `position` and `undone_position` are those of the entries that say so.
@@ -49,10 +49,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DrawnPart:
     """A stage, whose rows run side by side, or a wait, which is its only row."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[DrawnRow, ...]
     is_wait: bool = False
     is_final: bool = False
 
@@ -79,7 +79,7 @@ class Scale:
         return (Bar(min(left, WIDTH - width), width, look),)
 
 
-def draw_parts(record: SagaRecord, history: SagaHistory) -> list[Part]:
+def draw_parts(record: SagaRecord, history: RecordedSaga) -> list[DrawnPart]:
     """Each part of a saga's plan in order; nothing of a saga that has not started.
 
     A part begins when the one before it ended. Where the journals do not say when something ended,
@@ -92,38 +92,38 @@ def draw_parts(record: SagaRecord, history: SagaHistory) -> list[Part]:
     acts = [*history.done.values(), *history.undone.values()]
     known = [*history.moments.values(), *(act.at for act in acts if act.at is not None)]
     scale = Scale(start, max([1.0, *(at - start for at in known)]))
-    parts, begin = list[Part](), start
+    parts, begin = list[DrawnPart](), start
     for part in record.plan.parts:
         if isinstance(part, Wait):
             row = draw_wait(part, part.decision(record.events), history, scale, begin)
-            drawn = Part((row,), is_wait=True)
+            drawn = DrawnPart((row,), is_wait=True)
         else:
             rows = (draw_step(step, record, history, scale, begin) for step in part.steps)
-            drawn = Part(tuple(rows), is_final=part.is_final)
+            drawn = DrawnPart(tuple(rows), is_final=part.is_final)
         parts.append(drawn)
         begin = max([begin, *(start + row.ended.seconds for row in drawn.rows if row.ended)])
     return parts
 
 
 def draw_wait(
-    wait: Wait, decision: str | None, history: SagaHistory, scale: Scale, begin: float
-) -> Row:
+    wait: Wait, decision: str | None, history: RecordedSaga, scale: Scale, begin: float
+) -> DrawnRow:
     # To turn back because somebody said so, or nobody said anything, is no failure.
     look = "good" if decision in wait.onward else "plain"
     end = history.moments.get(decision or "")
-    return Row(
+    return DrawnRow(
         wait.name, decision, look, ended=scale.moment(end), bars=scale.bars(begin, end, look)
     )
 
 
 def draw_step(
-    step: Step, record: SagaRecord, history: SagaHistory, scale: Scale, begin: float
-) -> Row:
+    step: Step, record: SagaRecord, history: RecordedSaga, scale: Scale, begin: float
+) -> DrawnRow:
     outcome = history.outcome(record, step.name)
     done, undone = (acts.get(step.name, NOTHING) for acts in (history.done, history.undone))
     look = "bad" if outcome in BAD else "good" if outcome is StepOutcome.DONE else "plain"
     first = scale.bars(begin, done.at, "good" if done.outcome is StepOutcome.DONE else "bad")
-    return Row(
+    return DrawnRow(
         step.name,
         outcome,
         look,

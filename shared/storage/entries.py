@@ -27,7 +27,14 @@ from shared.domain.journal import (
     StateChange,
     Status,
 )
-from shared.domain.message import OWN_SOURCE, OWNER_LEVEL_MAX, Message, Number, derive_id
+from shared.domain.message import (
+    OWN_SOURCE,
+    OWNER_LEVEL_MAX,
+    SAGA_SESSION_PREFIX,
+    Message,
+    Number,
+    derive_id,
+)
 from shared.domain.outbox import PendingOutbox, Staged
 from shared.domain.producer import HTTP_GROUP, HTTP_SOURCE
 from shared.ports import (
@@ -388,7 +395,8 @@ def append_operations(  # noqa: C901 - flat: the parts of a batch, in their orde
     if entry.state_apart or isinstance(entry.outbox.location, Staged):
         operations += keep_beside(entry)
     # 8. A saga is listed as this entry leaves it.
-    return operations + list_saga(entry)
+    is_of_saga = entry.session.startswith(SAGA_SESSION_PREFIX)
+    return operations + list_saga(entry) if is_of_saga else operations
 
 
 def park_operations(entry: Entry, message: Message) -> list[Operation]:
@@ -431,7 +439,9 @@ def replace_operations(
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
-    return operations + keep_beside(entry) + list_saga(entry)
+    if entry.session.startswith(SAGA_SESSION_PREFIX):
+        operations += list_saga(entry)
+    return operations + keep_beside(entry)
 
 
 def keep_beside(entry: Entry) -> list[Operation]:

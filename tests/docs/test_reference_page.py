@@ -13,7 +13,7 @@ from functions.handlers import orders
 from functions.http.descriptions import describe_entry, describe_standstill
 from functions.http.operate import ResolutionBody, carry_out, list_standstills, show_session
 from functions.http.responses import REPORT_HELP, describe_problem, status_of
-from functions.http.sagas import describe_refusal
+from functions.http.sagas import describe_refused_change
 from shared.domain import errors, wire
 from shared.domain.journal import (
     Attempt,
@@ -143,7 +143,7 @@ def helps() -> list[str]:
     return [
         *(describe_problem(kind("x"))["help"] for kind in raised),
         *(describe_standstill(one)["help"] for one in standing),
-        describe_refusal(over)["help"],
+        describe_refused_change(over)["help"],
         REPORT_HELP,
     ]
 

@@ -72,7 +72,7 @@ class StepAct:
 
 
 @dataclass(frozen=True, slots=True)
-class SagaHistory:
+class RecordedSaga:
     """What was recorded of a saga: by event, STARTED and ENDED, when its journal had it first.
 
     By the names of steps, `done` is what they came to, and `undone` what became of undoing them.
@@ -209,7 +209,7 @@ class Sagas:
             raise Unavailable(f"saga {ending.key!r} has not ended")
         return {"ended": record.state.value}
 
-    async def read_history(self, key: str, record: SagaRecord) -> SagaHistory:
+    async def read_history(self, key: str, record: SagaRecord) -> RecordedSaga:
         """Return what the journals of a saga and of its steps say of it; nothing is run.
 
         Of the steps STEPS_READ_MAX are looked at. Raises Unavailable.
@@ -225,7 +225,7 @@ class Sagas:
             if reached.is_end:
                 moments.setdefault(ENDED, stored.written_at)
         if record.plan is None or record.at is None:
-            return SagaHistory(moments)
+            return RecordedSaga(moments)
         steps, slots = record.plan.steps[:STEPS_READ_MAX], asyncio.Semaphore(READ_AT_ONCE)
 
         async def read_all(direction: Direction, steps: Iterable[Step]) -> dict[str, StepAct]:
@@ -243,7 +243,7 @@ class Sagas:
             decision is not None and decision not in wait.onward for wait, decision in decisions
         )
         undoable = [s for s in steps if turns_back and s.undo is not None and s.name in done]
-        return SagaHistory(moments, done, await read_all(Direction.UNDO, undoable), turns_back)
+        return RecordedSaga(moments, done, await read_all(Direction.UNDO, undoable), turns_back)
 
     async def read_act(self, command: Message) -> StepAct | None:
         """Return what a step's command came to, None for nothing yet."""

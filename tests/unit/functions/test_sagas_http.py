@@ -26,7 +26,7 @@ from shared.domain.saga.plan import SagaState, Wait, instance_of, traceparent_of
 from shared.domain.saga.record import SagaRecord
 from shared.domain.saga.walk import AwaitChange
 from shared.engine.sagas import sagas as sagas_engine
-from shared.engine.sagas.sagas import SagaHistory
+from shared.engine.sagas.sagas import RecordedSaga
 from shared.storage.entries import encode_entry
 from tests.asking import ask
 from tests.saga_stage import Stage, order, stocked
@@ -608,7 +608,7 @@ async def test_the_picture_has_every_part_in_order_and_a_rejection_is_not_red(
     assert page.index("approval</strong>: ") > page.index("reserve.p</strong>: ")
 
 
-async def read_both(region: Region) -> tuple[SagaRecord, SagaHistory]:
+async def read_both(region: Region) -> tuple[SagaRecord, RecordedSaga]:
     book = region.stage.book()
     record = await book.read_record("o-1")
     assert record is not None
