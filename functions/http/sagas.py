@@ -194,7 +194,7 @@ async def find_sagas(
 
 
 class DecidedBody(BaseModel):
-    """Who decides about a saga, and why; what else a caller sends is not looked at."""
+    """The person who decides about a saga, and why; no other field is looked at."""
 
     model_config = ConfigDict(strict=True)
 
@@ -203,7 +203,7 @@ class DecidedBody(BaseModel):
 
 
 def read_person(services: Services, request: func.HttpRequest) -> dict[str, Any]:
-    """Who decided and why, where the body says so; raises InvalidBody where it says one of them."""
+    """The person who decided and why, if the body says so; InvalidBody for one of the two alone."""
     try:
         given = json.loads(request.get_body())
     except (ValueError, RecursionError):
@@ -279,7 +279,7 @@ def describe_saga(key: str, record: SagaRecord, history: RecordedSaga) -> dict[s
 
 
 def describe_act(act: StepAct | None) -> dict[str, Any] | None:
-    """What a command came to, with the position and time of its entry; None for nothing yet."""
+    """The outcome of a command, with the position and time of its entry; None for nothing yet."""
     if act is None:
         return None
     return {"outcome": act.outcome, "position": act.position, "at": describe_time(act.at)}

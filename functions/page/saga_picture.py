@@ -15,7 +15,7 @@ BAD = (StepOutcome.REFUSED, StepOutcome.UNKNOWN, StepOutcome.KEPT)
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When something was recorded: as an ISO 8601 time, and in seconds since the saga's start."""
+    """The time of a record, by ISO 8601 and in seconds since the saga's start."""
 
     at: str
     seconds: float

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cli import failures
-from cli.__main__ import app, new
+from cli.__main__ import app, new, saga
 from shared.domain import errors
 from shared.domain.handler import Context, Handlers, Kind
 from shared.testkit import exercise
@@ -48,7 +48,8 @@ def test_every_kind_of_handler_and_what_a_context_gives() -> None:
 
 
 def test_every_command_and_every_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
-    added = {f"new {one.name}" for one in new.registered_commands}
+    groups = {"new": new, "saga": saga}
+    added = {f"{name} {o.name}" for name, of in groups.items() for o in of.registered_commands}
     known = {
         *(failures.DONE, failures.REFUSED, failures.MISUSED),
         *(failures.NO_ANSWER, failures.INTERRUPTED),

@@ -61,7 +61,7 @@ class SagaResponse:
 
 @dataclass(frozen=True, slots=True)
 class StepAct:
-    """What one command of a step came to, and the entry of its session that says so.
+    """The outcome of one command of a step, and the entry of its session that says so.
 
     `at` is when that entry was written last, in seconds since 1970 on the store's clock.
     """
@@ -73,7 +73,7 @@ class StepAct:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSaga:
-    """What was recorded of a saga: by event, STARTED and ENDED, when its journal had it first.
+    """The records of a saga: by event, STARTED and ENDED, when its journal had it first.
 
     By the names of steps, `done` is what they came to, and `undone` what became of undoing them.
     `turns_back` says that the saga compensates, or did.
