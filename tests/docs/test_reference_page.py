@@ -66,7 +66,7 @@ WHOLE = Entry(
     session="s",
     position=3,
     status=Status.WORKING,
-    identities=(MessageIdentity("m", "t", "d", NUMBER, answer={"total": 1}),),
+    identities=(MessageIdentity("m", "t", "d", NUMBER, answer={"total": 1}, saga="k"),),
     state={"amounts": [1]},
     model=ModelVersion("Account", 1),
     state_at=None,

@@ -94,7 +94,6 @@ def test_a_saga_is_started_once_told_adopted_and_never_harmed(shop: Stack) -> No
         listed = stack.ask("east", "sagas")[1]["sagas"]
         return {saga["key"]: saga["state"] for saga in listed if saga["key"] in keys}
 
-    # One that compensates is not listed as running, and is not over.
     until(lambda: known_in_east() == ends, what="the ends in the region that came back")
     assert stack.ask("east", "sagas?state=running")[1]["sagas"] == []
     assert {key: stack.saga("east", key)["state"] for key in keys} == ends

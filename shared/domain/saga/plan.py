@@ -4,6 +4,7 @@ A plan is in the saga's journal from its start, so the saga ends by it, whatever
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -93,8 +94,8 @@ class Plan(Data):
     @model_validator(mode="after")
     def can_be_carried_out(self) -> Self:
         """Names are unique, and nothing turns back where there is no way back."""
-        names = [step.name for step in self.steps] + [wait.name for wait in self.waits]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter(part.name for part in (*self.steps, *self.waits))
+        twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise ValueError(f"two parts are named {twice[0]!r}")
         if not self.stages:
