@@ -275,7 +275,7 @@ def plan_many(_: Nothing, __: Context) -> Plan:
 async def test_when_a_saga_has_thousands_of_steps_it_is_started_with_all_of_them() -> None:
     stage = Stage(handlers)
     # How long making the plan takes on a busy machine is no part of this.
-    stage.policy = replace(stage.policy, pure_seconds=600)
+    stage.policy = replace(stage.policy, handler_seconds=600, lease_seconds=1_200)
     assert (await stage.book().start("big", "many.steps", b"{}")).is_accepted
     await stage.clock.sleep(OLD_SECONDS)
     hub = Hub()
