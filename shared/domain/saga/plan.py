@@ -94,7 +94,7 @@ class Plan(Data):
     @model_validator(mode="after")
     def can_be_carried_out(self) -> Self:
         """Names are unique, and nothing turns back where there is no way back."""
-        names = Counter(part.name for part in (*self.steps, *self.waits))
+        names = Counter([step.name for step in self.steps] + [wait.name for wait in self.waits])
         twice = sorted(name for name, count in names.items() if count > 1)
         if twice:
             raise ValueError(f"two parts are named {twice[0]!r}")
