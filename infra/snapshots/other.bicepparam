@@ -9,7 +9,6 @@ param journalLocations = ['westus3', 'eastus2', 'centralus']
 param journalAccount = 'restored'
 param journalAccountLocation = 'eastus2'
 param ledgersName = 'ledgers'
-param durableBackend = 'none'
 param authentication = 'both'
 param clientId = '33333333-3333-3333-3333-333333333333'
 param storageSku = 'Standard_LRS'
