@@ -31,7 +31,7 @@ def sound_host() -> dict[str, Any]:
 
 def find(run: Run, *words: str) -> list[dict[str, str]]:
     """What doctor finds, with the exit status that goes with it."""
-    status, out, _ = run("--timeout", "0.5", *words, "--json")
+    status, out, _ = run(*words, "--json")
     found: list[dict[str, str]] = json.loads(out)["findings"]
     assert status == (1 if found else 0)
     return found
@@ -162,7 +162,7 @@ def test_of_apps_that_answer_it_names_what_is_wrong_and_nothing_else(
 def test_what_is_not_there_or_silent_or_no_app_is_named(run: Run) -> None:
     with running_app(lambda _: (200, None)) as silent, running_app(lambda _: (200, {})) as other:
         urls = f"http://127.0.0.1:1,{silent.url},{other.url}"
-        gone, mute, stranger = find(run, "--url", urls, "doctor")
+        gone, mute, stranger = find(run, "--timeout", "3", "--url", urls, "doctor")
 
     assert "http://127.0.0.1:1 cannot be reached" in gone["wrong"]
     assert "correct LOCKSTEP_URL" in gone["next"]
