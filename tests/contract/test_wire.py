@@ -1,6 +1,7 @@
 """The SDK adapters keep the contract, over the wire against Azure on one machine."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
@@ -15,10 +16,13 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
+from shared.domain.spending import count_spending
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from shared.ports import Container, SessionNeed, WriteResult
 from shared.settings import Settings
+from shared.storage import queries
 from shared.storage.documents import version_of
+from shared.storage.entries import position_id
 from shared.storage.journal import REGIONS_SESSION, Journal
 from shared.wiring import Adapters
 from tests.cloud import opened_adapters, settings_of
@@ -65,6 +69,19 @@ class TestCosmosContainer(ContainerContract):
             - before.get("query", {}).get("200", {"count": 0})["count"]
         )
         assert queries >= PARTITIONS
+
+    async def test_what_may_be_old_costs_half(self, journal: Journal, session: str) -> None:
+        await journal.append(step(None, session))
+        container, head = journal.container, queries.head_query(session)
+        costs = []
+        for may_be_old in (False, True):
+            with count_spending() as read:
+                await container.read(session, position_id(0), may_be_old=may_be_old)
+            with count_spending() as found:
+                await container.find(replace(head, may_be_old=may_be_old))
+            costs.append((read.request_units, found.request_units))
+
+        assert costs[1] == tuple(one / 2 for one in costs[0])
 
     @pytest.mark.parametrize("status", [429, 449])
     async def test_a_refused_append_changed_nothing(
