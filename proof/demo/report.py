@@ -8,16 +8,9 @@ from cli.cloud import SECONDARY_DELAY_SECONDS
 from proof.demo.loss import MOVED_AFTER_SECONDS
 from proof.demo.options import DemoOptions
 from proof.demo.result import DemoResult
-from proof.testbed.charts import (
-    COLOURS,
-    REGION_COLOURS,
-    add_legend,
-    draw_chart,
-    draw_stacked_bars,
-    mark_outage,
-)
 from proof.testbed.pages import TERMS, ReportPage, ReportRow
 from proof.testbed.sampling import SampleTimeline, count_by_second, format_time
+from shared.charts import REGION_COLOURS, Chart, find_highest
 
 MARGIN_SECONDS = 3.0
 STRONG_WRITE = (
@@ -100,46 +93,37 @@ def draw_failover(result: DemoResult) -> str:
         for name, values in rates.items()
     }
     title = f"{unit} a second, by region, above the messages waiting in each region's queue"
-    with draw_chart(title, heights=[230, 110], begin=begin, end=end) as chart:
-        above, below = chart.panels
-        above.set_title(f"{unit} a second, by region")
-        above.set_ylabel("messages / s")
-        colours = REGION_COLOURS[: len(rates)]
-        kinds = [f"region{number}" for number in range(len(rates))]
-        draw_stacked_bars(above, shown, colours, unit=f"{unit} a second", kinds=kinds)
-        below.set_title("messages waiting in the queue of each region")
-        below.set_ylabel("messages")
-        for colour, name in zip(colours, rates, strict=True):
-            points = [
-                (timeline.seconds(sample.at), sample.regions[name].waiting)
-                for sample in timeline.samples
-                if begin <= timeline.seconds(sample.at) <= end
-            ]
-            below.plot(*zip(*points, strict=True), color=colour, label=name)
-        if result.outage is not None:
-            above.margins(y=0.12)
-            lost = timeline.seconds(result.outage.killed_at)
-            back = timeline.seconds(result.outage.recovered_at)
-            primary, loss = next(iter(rates)), result.outage.loss
-            for panel in chart.panels:
-                mark_outage(panel, lost, back, f"{primary}: {loss} lost")
-            marks = [
-                (lost, f"{primary}: {loss} lost at {lost:.0f} s", -5, "right"),
-                (back, f"back at {back:.0f} s", 5, "left"),
-            ]
-            if result.outage.moved_at is not None:
-                moved = timeline.seconds(result.outage.moved_at)
-                for panel in chart.panels:
-                    panel.axvline(moved, color=COLOURS["soft"], linewidth=1.2, linestyle=":")
-                marks.append((moved, f"journal's writes\nmoved at {moved:.0f} s", 5, "left"))
-            top = above.get_ylim()[1] * 0.99
-            for at, text, side, align in marks:
-                above.annotate(
-                    text, (at, top), (side, 0), textcoords="offset points", ha=align, va="top"
-                )
-        add_legend(above)
-        below.set_ylim(bottom=0)
-    return chart.svg
+    chart = Chart(title, begin, end, "time since the run began (s)")
+    # Room above the bars for what is written about the outage.
+    highest = find_highest(shown) * (1.25 if result.outage else 1)
+    above = chart.add_panel(f"{unit} a second, by region", 230, highest)
+    colours = REGION_COLOURS[: len(rates)]
+    above.draw_stack(shown, colours, unit=f"{unit} a second")
+    depths = {
+        name: [
+            (timeline.seconds(sample.at), sample.regions[name].waiting)
+            for sample in timeline.samples
+            if begin <= timeline.seconds(sample.at) <= end
+        ]
+        for name in rates
+    }
+    deepest = max((depth for points in depths.values() for _, depth in points), default=0)
+    below = chart.add_panel("messages waiting in the queue of each region", 110, deepest)
+    for colour, (name, points) in zip(colours, depths.items(), strict=True):
+        below.draw_line(name, colour, points)
+    if result.outage is not None:
+        lost = timeline.seconds(result.outage.killed_at)
+        back = timeline.seconds(result.outage.recovered_at)
+        primary, loss = next(iter(rates)), result.outage.loss
+        for panel in (above, below):
+            panel.mark_outage(lost, back, f"{primary}: {loss} lost")
+        above.mark_time(lost, f"{primary}: {loss} lost at {lost:.0f} s", "bad", is_before=True)
+        above.mark_time(back, f"back at {back:.0f} s", "bad")
+        if result.outage.moved_at is not None:
+            moved = timeline.seconds(result.outage.moved_at)
+            above.mark_time(moved, f"journal's writes moved at {moved:.0f} s", "muted", row=1)
+            below.mark_time(moved, "", "muted")
+    return chart.write()
 
 
 def count_effects_by_second(result: DemoResult) -> Mapping[str, Sequence[float]]:

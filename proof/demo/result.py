@@ -240,7 +240,7 @@ class DemoResult:
             return (
                 "This machine may be too busy: run it again without --fresh, and it goes on with"
                 " what is left. If it stops at the same place again, --keep leaves everything up,"
-                " so that the operations page can say what stands still;"
+                " so that the operations page can say what needs attention;"
                 f" the logs are in {self.options.logs}."
             )
         if self.shortfalls() and self.options.kills:

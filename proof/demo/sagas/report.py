@@ -7,12 +7,12 @@ from math import ceil, inf
 
 from proof.demo.result import ExitStatus
 from proof.demo.sagas.checker import StoredSaga
-from proof.testbed.charts import COLOURS, add_legend, draw_chart, draw_stacked_bars, mark_outage
 from proof.testbed.pages import ReportPage, ReportRow
+from shared.charts import Chart, find_highest
 
 # From below: what ended well, what was undone, what needs a person, what is still running.
 STATES = ("completed", "compensated", "failed", "running")
-STATE_COLOURS = [COLOURS[name] for name in ("good", "region1", "bad", "region0")]
+STATE_COLOURS = ("good", "region1", "bad", "region0")
 HINT = (
     "This machine may be too busy: run it again, with a lower --rate, or when nothing else runs."
     " The logs of both regions are in the folder of this report, under logs."
@@ -96,16 +96,13 @@ def draw_sagas(sagas: Sequence[StoredSaga], outage: tuple[float, float] | None, 
     found = [[find_state(saga, second) for saga in sagas] for second in range(begin, end)]
     counts = {state: [states.count(state) for states in found] for state in STATES}
     title = "sagas by state"
-    with draw_chart(title, heights=[300], end=end - begin, since="the first saga") as chart:
-        (panel,) = chart.panels
-        panel.set_title(title)
-        panel.set_ylabel("sagas")
-        draw_stacked_bars(panel, counts, STATE_COLOURS, unit="sagas", kinds=STATES)
-        if outage is not None:
-            left, right = (min(max(at, begin), end) - begin for at in outage)
-            mark_outage(panel, left, right, f"{region} is down")
-        add_legend(panel)
-    return chart.svg
+    chart = Chart(title, 0, end - begin, "time since the first saga (s)")
+    panel = chart.add_panel(title, 300, find_highest(counts))
+    panel.draw_stack(counts, STATE_COLOURS, unit="sagas")
+    if outage is not None:
+        left, right = (min(max(at, begin), end) - begin for at in outage)
+        panel.mark_outage(left, right, f"{region} is down")
+    return chart.write()
 
 
 def find_state(saga: StoredSaga, at: float) -> str | None:

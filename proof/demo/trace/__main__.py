@@ -10,11 +10,11 @@ from cli.cloud import KEY
 from cli.running import run_program
 from local.testing.cloud import CloudProcess
 from local.testing.control import request_json
-from proof.testbed.charts import COLOURS, REGION_COLOURS, draw_chart
 from proof.testbed.cloud import running_cloud
 from proof.testbed.collector import CollectedSpan, Collector, running_collector
 from proof.testbed.command import RunFailed, exit_status, make_parser
 from proof.testbed.faults import region_down, run_in_background
+from shared.charts import REGION_COLOURS, Chart, paint, write_text
 
 GAME = "alice"
 SCOPE = "lockstep"
@@ -137,31 +137,27 @@ def draw(run: TracedRun) -> str:
     end = max(span.end for span in spans) - begin
     colours = dict(zip(("east", "west"), REGION_COLOURS, strict=False))
     title = "The spans of one message that crossed a region's death"
-    with draw_chart(
-        title, heights=[ROW_PIXELS * len(spans)], end=end * 1.02, begin=-0.1, since="it was posted"
-    ) as chart:
-        (panel,) = chart.panels
-        panel.set_title(f"{title} (and {len(run.spans) - len(spans)} requests of the Azure SDKs)")
-        for row, span in enumerate(spans):
-            start, seconds = span.begin - begin, span.end - span.begin
-            colour = COLOURS["bad"] if span.is_error else colours[span.region]
-            panel.barh([row], [max(seconds, BAR_SECONDS_MIN)], left=[start], color=colour)
-            is_late = start > end * 0.7
-            place = start - 0.1 if is_late else start + max(seconds, BAR_SECONDS_MIN) + 0.1
-            side = "right" if is_late else "left"
-            panel.text(place, row, label_span(span), va="center", ha=side, fontsize=9)
-        for at, what in ((run.killed, "east is killed"), (run.back, "east is started again")):
-            panel.axvline(at - begin, color=COLOURS["removed"], linestyle="--", linewidth=1)
-            panel.text(at - begin + 0.05, -1.0, what, color=COLOURS["removed"], fontsize=9)
-        panel.set_yticks([])
-        panel.set_ylim(len(spans) - 0.4, -1.8)
-        for region, colour in colours.items():
-            panel.barh([-5], [0], color=colour, label=region)
-        if any(span.is_error for span in spans):
-            panel.barh([-5], [0], color=COLOURS["bad"], label="failed")
-        panel.legend(loc="lower left", ncols=3)
+    chart = Chart(title, -0.1, end * 1.02, "time since it was posted (s)")
+    # A row for each span, below one for what happened.
+    rows = len(spans) + 1
+    others = f"{title} (and {len(run.spans) - len(spans)} requests of the Azure SDKs)"
+    panel = chart.add_panel(others, ROW_PIXELS * rows, 0)
+    panel.has_grid = False
+    panel.names = colours | ({"failed": "bad"} if any(s.is_error for s in spans) else {})
+    for at, what in ((run.killed, "east is killed"), (run.back, "east is started again")):
+        panel.mark_time(at - begin, what, "removed")
+    for row, span in enumerate(spans, start=1):
+        start, seconds = span.begin - begin, max(span.end - span.begin, BAR_SECONDS_MIN)
+        left, right = chart.place(start), chart.place(start + seconds)
+        top = panel.y + ROW_PIXELS * row
+        colour = "bad" if span.is_error else colours[span.region]
+        box = f'x="{left:.2f}" y="{top + 2:.2f}" width="{right - left:.2f}"'
+        panel.shapes.append(f'<rect {box} height="{ROW_PIXELS - 4}" fill="{paint(colour)}"/>')
+        place, side = (left - 5, "end") if start > end * 0.7 else (right + 5, "start")
+        panel.shapes.append(write_text(place, top + 12, label_span(span), colour="text", side=side))
     # A file of its own, which may be shown on a dark page.
-    return chart.svg.replace("<svg ", f'<svg xmlns="{SVG}" style="background:#ffffff" ', 1)
+    own = f'<svg xmlns="{SVG}" style="background:#ffffff" '
+    return chart.write().replace("<svg ", own, 1)
 
 
 def label_span(span: CollectedSpan) -> str:
