@@ -28,7 +28,7 @@ from cli.look import check_health, list_faults, list_sagas, print_session, print
 from cli.running import find_up, run_program
 from cli.sagas import saga
 from cli.send import ask, publish, send_one, sweep
-from cli.watch import watch_session
+from cli.watch import tail_sessions, watch_session
 
 app = typer.Typer(
     help=__doc__,
@@ -208,6 +208,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "sessions": print_sessions,
         "show": print_session,
         "watch": watch_session,
+        "tail": tail_sessions,
         "faults": list_faults,
         "errors": print_errors,
         "sagas": list_sagas,

@@ -1,4 +1,4 @@
-"""Commands that decide about what stands still: previewed, then carried out one after another."""
+"""Commands that decide about what needs attention: previewed, then carried out one by one."""
 
 import getpass
 import sys
@@ -77,7 +77,7 @@ def find_targets(
         verb = {"action": action, "queue": queue} | ({} if at is None else {"at": at})
         return [ChosenStandstill(name, "its outputs are pending", verb) for name in sessions]
     if not targets:
-        raise Misuse(f"nothing that was chosen stands still and is ended by {action}")
+        raise Misuse(f"nothing that was chosen needs attention and is ended by {action}")
     return targets
 
 

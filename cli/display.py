@@ -3,6 +3,7 @@
 import json
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Sequence
 from shutil import get_terminal_size
 from typing import Any
@@ -11,6 +12,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from shared.domain.moments import describe_time, parse_seconds
 
 WIDTH_MAX = 10_000
 
@@ -53,6 +56,11 @@ def tell(text: str) -> None:
     """Say something beside the result, or what went wrong."""
     lines = "\n".join(map(escape_control, text.split("\n")))
     sys.stderr.write(f"lockstep: {lines}\n")
+
+
+def tell_time(moment: str | None) -> str:
+    """Return how long ago an ISO time was, and the time itself in UTC; nothing for none."""
+    return describe_time(parse_seconds(moment), time.time()) if moment else ""
 
 
 def escape_control(text: str) -> str:

@@ -1,14 +1,15 @@
-"""Commands that only look: sessions, what stands still, sagas, health."""
+"""Commands that only look: sessions, what needs attention, sagas, health."""
 
 import json
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from cli.client import AppClient
-from cli.display import open_progress, print_json, print_table, tell
+from cli.display import open_progress, print_json, print_table, tell, tell_time
 from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
@@ -22,7 +23,7 @@ KindNames = Annotated[
     str | None,
     typer.Option("--kind", help="halt, gap, alert, blocked, refused, pending; comma separated"),
 ]
-Limit = Annotated[int, typer.Option(min=1, help="so many standstills at most")]
+Limit = Annotated[int, typer.Option(min=1, help="so many at most")]
 
 
 def client_of(context: typer.Context) -> AppClient:
@@ -64,14 +65,17 @@ def read_session(client: AppClient, session: str) -> dict[str, Any]:
 def print_sessions(
     context: typer.Context,
     prefix: Annotated[str, typer.Argument(help="only names that begin with this")] = "",
-    after: Annotated[str | None, typer.Option(help="go on behind this name")] = None,
+    after: Annotated[str | None, typer.Option(help="go on behind this place")] = None,
     limit: Annotated[int, typer.Option(min=1, help="so many sessions at most")] = PAGE,
+    changed: Annotated[bool, typer.Option("--changed", help="those that changed last")] = False,
+    state: Annotated[
+        str | None, typer.Option(help="those that are halted, working or parked")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List sessions by name, with what the newest entry of each says."""
-    pages = list(
-        find_pages(client_of(context), "sessions", "sessions", limit, after, prefix=prefix or None)
-    )
+    """List sessions by name or last change, with what the newest entry of each says."""
+    asked = {"prefix": prefix or None, "state": state, "order": "changed" if changed else None}
+    pages = list(find_pages(client_of(context), "sessions", "sessions", limit, after, **asked))
     listed = [one for page in pages for one in page["sessions"]]
     units, after = sum(page["request_units"] for page in pages), pages[-1]["after"]
     if as_json:
@@ -79,7 +83,8 @@ def print_sessions(
         return
     rows = [
         (
-            *(row["session"], row.get("position"), row.get("status"), row.get("region")),
+            *(row["session"], row.get("position"), tell_time(row.get("time"))),
+            *(row.get("status"), row.get("region")),
             "ended"
             if row.get("ended")
             else (f"halted by {row['halted_by']}" if "halted_by" in row else None),
@@ -87,15 +92,18 @@ def print_sessions(
         )
         for row in listed
     ]
-    columns = ("session", "newest entry", "status", "written in", "stands still", "parked")
-    print_table(columns, rows, "No session's name begins with this.")
+    columns = (
+        *("session", "newest entry", "last change", "status", "written in"),
+        *("needs attention", "parked"),
+    )
+    print_table(columns, rows, "There is no such session.")
     if after is not None:
         tell(f"there are more: --after {shlex.quote(after)}")
     tell(f"{units:.1f} request units")
 
 
 def print_session(context: typer.Context, session: SessionName, as_json: AsJson = False) -> None:
-    """Show a session: its newest entry, its state, and what stands still about it."""
+    """Show a session: its newest entry, its state, and what needs attention about it."""
     found = read_session(client_of(context), session)
     if as_json:
         print_json(found)
@@ -106,11 +114,13 @@ def print_session(context: typer.Context, session: SessionName, as_json: AsJson 
         owner = head["owner"]
         facts += [
             ("newest entry", f"{head['position']}, {head['status']}"),
+            ("written", tell_time(head.get("time"))),
             ("written by", f"{owner['instance']} in {owner['region']}"),
             ("messages", ", ".join(f"{one['type']} {one['id']}" for one in head["messages"])),
         ]
     if found["fault"]:
         facts += [("fault", found["fault"].get("reason"))]
+        facts += [("failed", tell_time(found["fault"].get("time")))]
         facts += [("raised at", line) for line in found["fault"].get("raised_at", ())]
         facts += [("its message", found["fault"].get("message", {}).get("body"))]
     print_table(("", ""), facts, "")
@@ -120,7 +130,7 @@ def print_session(context: typer.Context, session: SessionName, as_json: AsJson 
 def list_faults(
     context: typer.Context, kind: KindNames = None, limit: Limit = PAGE, as_json: AsJson = False
 ) -> None:
-    """List what stands still in any session, the newest first, with the verbs that end it."""
+    """List what needs attention in any session, the newest first, with the verbs that end it."""
     found = find_standstills(client_of(context), kind, limit)
     if as_json:
         print_json({"standstills": found})
@@ -131,14 +141,14 @@ def list_faults(
 def print_standstills(standstills: list[dict[str, Any]]) -> None:
     rows = [
         (
-            *(one["kind"], one["session"], one.get("position"), one["since"][:19]),
+            *(one["kind"], one["session"], one.get("position"), tell_time(one["since"])),
             *(one.get("parked", 0), ", ".join(verb["action"] for verb in one["verbs"])),
             ", raised at ".join((one["cause"], *one.get("raised_at", ())[-1:])),
         )
         for one in standstills
     ]
-    columns = ("kind", "session", "at", "since (UTC)", "parked", "ended by", "cause")
-    print_table(columns, rows, "Nothing stands still.")
+    columns = ("kind", "session", "at", "since", "parked", "ended by", "cause")
+    print_table(columns, rows, "Nothing needs attention.")
 
 
 def list_sagas(
@@ -215,10 +225,35 @@ def check_health(context: typer.Context, as_json: AsJson = False) -> None:
             for one in found
         ]
         print_table(("app", "region", "journal", "what is wrong"), rows, "")
+        looks = [overview for one in found if (overview := one.get("overview"))]
+        for overview in sorted(looks, key=lambda one: str(one["time"]))[-1:]:
+            print_overview(overview)
     if any("error" in one for one in found):
         raise typer.Exit(NO_ANSWER)
     if any(one["missing"] for one in found):
         raise typer.Exit(REFUSED)
+
+
+def print_overview(overview: Mapping[str, Any]) -> None:
+    """Print the newest look of a sweep: what needs attention, and the rates of its minute."""
+    rates = ", ".join(f"{rate:.1f} in {region}" for region, rate in overview["rate"].items())
+    facts = [("last look", tell_time(overview["time"])), ("messages a second", rates)]
+    facts += [
+        (one["kind"], f"{write_count(one)}, the oldest {tell_time(one['oldest'])}")
+        for one in overview["attention"]
+    ]
+    facts += [
+        ("reports", f"{write_count(one)} in the error queue of {region}")
+        for region, one in overview["reports"].items()
+        if one["count"] or one["more"]
+    ]
+    print_table(("", ""), facts, "")
+    if len(facts) == 2:
+        sys.stdout.write("Nothing needs attention.\n")
+
+
+def write_count(one: Mapping[str, Any]) -> str:
+    return f"{one['count']}{' or more' if one['more'] else ''}"
 
 
 def ask_health(client: AppClient, url: str) -> dict[str, Any]:
@@ -234,4 +269,9 @@ def describe_wrong(status: Mapping[str, Any]) -> str:
         # What comes seldom was not heard for a while after a first start.
         if one["silent"] and one["within"] <= OFTEN_SECONDS:
             wrong.append(f"nothing was heard of {name}")
+    wrong += [
+        f"nothing was heard of region {name}"
+        for name, one in (status.get("regions") or {}).items()
+        if one["silent"]
+    ]
     return str(status.get("error", "; ".join(wrong) or "nothing"))

@@ -1,10 +1,10 @@
-"""The command that follows a session, in whichever region answers."""
+"""The commands that follow a session, or all of them, in whichever region answers."""
 
 import json
 import sys
 from collections import deque
 from collections.abc import Iterator
-from time import sleep
+from time import monotonic, sleep
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -13,7 +13,7 @@ import typer
 from cli.client import AppUnavailable
 from cli.display import escape_control, tell
 from cli.failures import NoAnswer
-from cli.look import AsJson, SessionName, client_of
+from cli.look import AsJson, SessionName, client_of, read_session
 
 # For so long an app lets a watcher wait.
 WAIT_SECONDS_MAX = 20
@@ -21,6 +21,9 @@ WAIT_SECONDS_MAX = 20
 PAUSE_SECONDS = 0.25
 # Until all regions are asked again, where none answered and none said when.
 RETRY_SECONDS = 1.0
+# How often all sessions are looked at, how many seconds are looked at again, and how many entries
+# are told from those that were seen before.
+TAIL_SECONDS, LATE_SECONDS, SEEN_MAX = 2.0, 5, 5_000
 
 
 def watch_session(
@@ -62,6 +65,58 @@ def watch_session(
             after = position
         sys.stdout.flush()
         sleep(PAUSE_SECONDS)
+
+
+def tail_sessions(
+    context: typer.Context,
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="one session (default: all)")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print each entry that is written from now on, one a line, until Ctrl-C.
+
+    Where a region gives no answer the next one is asked, from where the last answer ended.
+    """
+    client = client_of(context)
+    if session is not None:
+        head = read_session(client, session)["head"]
+        watch_session(context, session, head["position"] if head else None, as_json)
+        return
+    place: int | None = None
+    seen: deque[tuple[str, int]] = deque(maxlen=SEEN_MAX)
+    units, began = 0.0, monotonic()
+    try:
+        while True:
+            try:
+                found = client.get("changes", since=None if place is None else str(place))
+            except NoAnswer as error:
+                if place is None:
+                    raise
+                tell(f"{error}; asking again")
+                sleep(RETRY_SECONDS)
+                continue
+            units += found["request_units"]
+            for one in found["changes"]:
+                if (key := (one["session"], one["position"])) in seen:
+                    continue
+                seen.append(key)
+                line = f"{escape_control(one['session'])} {describe_event('change', one)}"
+                sys.stdout.write(f"{json.dumps(one) if as_json else line}\n")
+            sys.stdout.flush()
+            until: int = found["until"]
+            if not found["more"]:
+                # What a part of the store shows late is among those of the next answer.
+                place = max(place or 0, until - LATE_SECONDS)
+                sleep(TAIL_SECONDS)
+            elif until != place:
+                place = until
+            else:
+                tell(f"of second {until} not all entries are shown: there were too many")
+                place = until + 1
+    finally:
+        minutes = max(monotonic() - began, 1.0) / 60
+        tell(f"{units:.1f} request units, {units / minutes:.0f} a minute")
 
 
 def read_events(answer: str) -> Iterator[tuple[int, str, dict[str, Any]]]:

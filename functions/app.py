@@ -5,7 +5,7 @@ import logging
 import azure.functions as func
 
 from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas, watch
-from functions.page import decisions, page, regions
+from functions.page import decisions, overview, page, regions
 from functions.page import error_queue as page_error_queue
 from functions.page.view import adapt_pages
 from functions.triggers.receive import build_receive_blueprint
@@ -16,7 +16,7 @@ from shared.engine.build import Services
 
 HTTP_MODULES = (
     *(ingest, operate, watch, error_queue, openapi, asyncapi),
-    *(page, regions, decisions, page_error_queue),
+    *(overview, page, regions, decisions, page_error_queue),
 )
 # Of a function that has one, the host needs the extension of Durable Functions.
 DURABLE_BINDINGS = frozenset(

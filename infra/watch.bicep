@@ -93,7 +93,7 @@ var regionSymptoms = [
     periods: 1
   }
   {
-    symptom: 'Something stands still'
+    symptom: 'Something needs attention'
     severity: 2
     query: 'AppMetrics | where Name == "lockstep.halts" | project TimeGenerated, Value = Sum'
     aggregation: 'Total'
@@ -101,7 +101,7 @@ var regionSymptoms = [
     periods: 1
   }
   {
-    symptom: 'Something stands still'
+    symptom: 'Something needs attention'
     severity: 2
     query: 'AppMetrics | where Name == "lockstep.gap.age" | project TimeGenerated, Value = Sum / ItemCount'
     aggregation: 'Maximum'

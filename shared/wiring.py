@@ -22,6 +22,7 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.handle.limit import WATCHDOG, HandlerLoops
 from shared.engine.operate.heartbeats import Heartbeats
 from shared.engine.operate.missing_places import Look
+from shared.engine.operate.overview import Overview
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Telemetry
@@ -156,8 +157,19 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         authentication=settings.authentication,
         docs_url=settings.docs_url,
     )
+    beside = CosmosLeases(leases)
+    overview = Overview(
+        outside.journal,
+        beside,
+        settings.region,
+        settings.regions,
+        services.errors,
+        lag_seconds=policy.lag_seconds,
+        standstill_seconds=policy.standstill_seconds,
+    )
+    services = replace(services, overview=overview)
     services.health.heartbeats = Heartbeats(
-        CosmosLeases(leases),
+        beside,
         settings.region,
         settings.regions,
         services.in_hand,

@@ -1,4 +1,4 @@
-"""What stands still in a test's world, as `GET /api/faults` lists it."""
+"""What needs attention in a test's world, as `GET /api/faults` lists it."""
 
 from shared.domain.standstill import ListPlace, Standstill, StandstillKind
 from shared.engine.build import Services

@@ -10,6 +10,7 @@ from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message
 from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
+from shared.domain.overview import RegionRecord
 from shared.domain.standstill import Standstill, StandstillKind
 from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
 
@@ -23,6 +24,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "position": entry.position,
         "session": entry.session,
         "status": entry.status.value,
+        "time": format_seconds(entry.written_at) if entry.written_at is not None else None,
         "messages": [
             {"id": one.id, "type": one.type, "digest": one.digest, **asdict(one.number)}
             | ({"answer": dict(one.answer)} if one.answer else {})
@@ -64,7 +66,7 @@ def describe_change(entry: Entry, written_at: float) -> dict[str, Any]:
     return keep_known(
         {
             "position": entry.position,
-            "time": datetime.fromtimestamp(written_at, UTC).isoformat(),
+            "time": format_seconds(written_at),
             "status": entry.status.value,
             "messages": [{"id": one.id, "type": one.type} for one in entry.identities],
             "reason": entry.reason,
@@ -81,6 +83,7 @@ def summarise_head(head: Entry) -> dict[str, Any]:
         {
             "position": head.position,
             "status": head.status.value,
+            "time": format_seconds(head.written_at) if head.written_at is not None else None,
             "region": head.attempt.owner.region,
             "halted_by": head.halt.at if head.halt else None,
             "ended": head.is_ended or None,
@@ -106,7 +109,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
     described: dict[str, Any] = {
         "kind": standstill.kind.value,
         "session": standstill.session,
-        "since": datetime.fromtimestamp(standstill.since, UTC).isoformat(),
+        "since": format_seconds(standstill.since),
         "cause": standstill.cause,
         "verbs": [describe_verb(standstill, action) for action in actions],
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
@@ -120,6 +123,27 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "missing": missing if standstill.group is not None else None,
     }
     return keep_known(described)
+
+
+def describe_overview(record: RegionRecord) -> dict[str, Any]:
+    """Return the last look of a sweep as JSON: what needs attention, and what is in the queues.
+
+    `rate` is what each region processed in a second of the minute before it.
+    """
+    newest = {region: max(minutes) for region, minutes in record.minutes.items() if minutes}
+    return {
+        "time": format_seconds(record.at),
+        "attention": [
+            {"kind": kind.value, "count": one.count, "more": one.is_more}
+            | {"oldest": format_seconds(one.since)}
+            for kind, one in record.attention.items()
+        ],
+        "reports": {
+            region: {"count": one.count, "more": one.is_more, "time": format_seconds(one.at)}
+            for region, one in record.reports.items()
+        },
+        "rate": {region: record.minutes[region][at].rate for region, at in newest.items()},
+    }
 
 
 def describe_verb(standstill: Standstill, action: ResolutionAction) -> dict[str, Any]:
@@ -188,6 +212,11 @@ def describe_message(message: Message) -> dict[str, Any]:
         "correlation": message.correlation,
     }
     return keep_known(described)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time of the store's clock as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def keep_known(fields: Mapping[str, Any]) -> dict[str, Any]:

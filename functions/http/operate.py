@@ -1,8 +1,8 @@
-"""HTTP for operators: health, what a session's journal says, what stands still, and decisions."""
+"""HTTP for operators: health, a session's journal, what needs attention, and decisions."""
 
 import asyncio
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from functions.http.descriptions import (
     describe_entry,
+    describe_overview,
     describe_parts,
     describe_standstill,
     summarise_head,
@@ -20,17 +21,28 @@ from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
-from shared.domain.journal import Entry
+from shared.domain.journal import Entry, Status
 from shared.domain.message import require_text
+from shared.domain.overview import NO_RECORD, RegionRecord
 from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.heartbeats import Age
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.operate.standstills import READ_AT_ONCE
+from shared.ports import SessionNeed
 
 # So many are listed at once.
 STANDSTILLS_MAX = 100
+# A page of sessions by last change looks at so many documents of a need, or entries.
+LOOKED_MAX = 200
+# The states by which sessions are asked for, each by the need that shows it.
+STATES = {
+    "halted": SessionNeed.RESOLUTION,
+    "working": SessionNeed.TAKE_OVER,
+    "parked": SessionNeed.DRAINING,
+}
+SESSION_PARAMETERS = frozenset({"prefix", "after", "limit", "order", "state"})
 
 
 class ResolutionBody(BaseModel):
@@ -87,18 +99,27 @@ async def report_health(services: Services, _: func.HttpRequest) -> func.HttpRes
     {200: "The journal can be read from this region.", **REFUSED},
 )
 async def show_status(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """The same with names and reasons, and with each other region as a whole."""
+    """The same with names and reasons, each other region as a whole, and what needs attention."""
     require_request(request, frozenset())
     health = await services.health.look()
-    heard = health.heard
+    heard, record = health.heard, await read_overview(services)
     return respond(
         describe_region(services)
         | {
             "missing": dict(health.missing),
             "heartbeats": describe_ages(heard.here) if heard else None,
             "regions": describe_ages(heard.regions) if heard else None,
+            "overview": describe_overview(record) if record.at else None,
         }
     )
+
+
+async def read_overview(services: Services) -> RegionRecord:
+    """Return what the sweeps of all regions recorded; nothing where that cannot be read."""
+    try:
+        return await services.overview.show() if services.overview else NO_RECORD
+    except LockstepError:
+        return NO_RECORD
 
 
 def describe_region(services: Services) -> dict[str, Any]:
@@ -116,11 +137,11 @@ def describe_ages(ages: Mapping[str, Age]) -> dict[str, Any]:
     "session",
     "GET sessions/{session}",
     Right.LOOK,
-    "A session: its newest entry, its state, its fault, and what stands still.",
+    "A session: its newest entry, its state, its fault, and what needs attention.",
     {200: "The session.", **REFUSED, 404: "There is nothing of it."},
 )
 async def show_session(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """The newest entry of a session, its state, the fault that stops it, and what stands still."""
+    """The newest entry of a session, its state, its fault, and what needs attention."""
     head, shown = await find_session(services, read_name(request, SESSION))
     return respond(shown, 200 if head or shown["standstills"] else 404)
 
@@ -146,17 +167,24 @@ async def find_session(services: Services, session: str) -> tuple[Entry | None, 
     "sessions",
     "GET sessions",
     Right.LOOK,
-    "Sessions by name, page by page, with what the newest entry of each says.",
-    {200: "A page, the name that the next one begins behind, its request units.", **REFUSED},
-    {"prefix": TEXT, "limit": LIMIT, "after": TEXT},
+    "Sessions by name or last change, page by page, with what the newest entry of each says.",
+    {200: "A page, where the next one begins, its request units.", **REFUSED},
+    {
+        "prefix": TEXT,
+        "limit": LIMIT,
+        "after": TEXT,
+        "order": {"enum": ["name", "changed"]},
+        "state": {"enum": [*STATES]},
+    },
 )
 async def list_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Sessions by name, page by page, each with what its newest entry says.
 
     `prefix` asks for those whose names begin with it, `limit` for so many at once, and `after` goes
-    on behind a name. A page costs one search, and one read for each session.
+    on where a page ended. With `order=changed` those that were written last come first, and with
+    `state` of them those in a state. A page costs one search, and one read for each session.
     """
-    require_request(request, frozenset({"prefix", "after", "limit"}))
+    require_request(request, SESSION_PARAMETERS)
     with count_spending() as spending:
         listed, after = await find_sessions(services, request.params)
     return respond(
@@ -170,24 +198,71 @@ async def find_sessions(
     """A page of sessions, and the name to go on from; raises InvalidMessage or Unavailable."""
     limit = read_limit(parameters)
     prefix, after = (parameters.get(name, "") for name in ("prefix", "after"))
+    state, order = parameters.get("state", ""), parameters.get("order", "")
+    if order not in ("", "name", "changed") or state not in ("", *STATES):
+        raise InvalidMessage(f"order is name or changed, and state one of {', '.join(STATES)}")
+    if order == "changed" or state:
+        if prefix or order == "name":
+            raise InvalidMessage("sessions by last change are not asked for by prefix")
+        return await find_changed(services, state, read_place(after or None), limit)
     # One more is asked for: whether there is a next page is known without another search.
     names = await services.journal.listed(prefix, after, limit + 1)
+    heads = await read_heads(services, names[:limit])
+    listed = [
+        {"session": name, **(summarise_head(head) if head else {})} for name, head in heads.items()
+    ]
+    return listed, names[limit - 1] if len(names) > limit else None
+
+
+async def read_heads(services: Services, names: Sequence[str]) -> dict[str, Entry | None]:
+    """Return the newest entry of each session, some seconds old perhaps: a query for each."""
     slots = asyncio.Semaphore(READ_AT_ONCE)
 
-    async def describe(session: str) -> dict[str, Any]:
+    async def read_head(session: str) -> Entry | None:
         async with slots:
-            head = await services.journal.head(session, newest=False)
-        return {"session": session, **(summarise_head(head) if head else {})}
+            return await services.journal.head(session, newest=False)
 
-    listed = await asyncio.gather(*(describe(name) for name in names[:limit]))
-    return listed, names[limit - 1] if len(names) > limit else None
+    return dict(zip(names, await asyncio.gather(*map(read_head, names)), strict=True))
+
+
+async def find_changed(
+    services: Services, state: str, after: ListPlace | None, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """A page of the sessions in a state by last change, the newest first, and where the next is.
+
+    A page looks at so many documents at most, and may therefore be short, or empty, without being
+    the last.
+    """
+    need = STATES[state] if state else None
+    places, is_more = await services.journal.changed(need, after, LOOKED_MAX)
+    shown = places[:limit]
+    heads = await read_heads(services, [one.key for one in shown])
+    listed = [
+        {"session": one.key} | summarise_head(head)
+        for one in shown
+        # An older entry of a session that was on a page before, or what is over by now.
+        if (head := heads[one.key]) is not None
+        and (after is None or (head.written_at or 0.0) <= after.since)
+        and is_in_state(head, state)
+    ]
+    return listed, encode_place(shown[-1]) if shown and (is_more or len(places) > limit) else None
+
+
+def is_in_state(head: Entry, state: str) -> bool:
+    """Return whether a session is in a state, by its newest entry; without one each is."""
+    return {
+        "": True,
+        "halted": head.halt is not None,
+        "working": head.status is Status.WORKING,
+        "parked": bool(head.parked),
+    }[state]
 
 
 @routes.add(
     "faults",
     "GET faults",
     Right.LOOK,
-    "What stands still in any session, the newest first, page by page.",
+    "What needs attention in any session, the newest first, page by page.",
     {200: "A page, and where the next one begins.", **REFUSED},
     {
         "kind": {**TEXT, "description": f"some of {', '.join(StandstillKind)}, with commas"},
@@ -257,19 +332,19 @@ def read_place(after: str | None) -> ListPlace | None:
     "resolve",
     "POST sessions/{session}/resolution",
     Right.RESOLVE,
-    "Carry out a person's decision about what stands still.",
+    "Carry out a person's decision about what needs attention.",
     {
         200: "The entry that records it.",
         **REFUSED,
         404: "There is no such session.",
-        409: "It does not stand still any more.",
+        409: "It needs no attention any more.",
     },
 )
 async def carry_out(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Carry out a decision: `{"action": ..., "who": ..., "why": ...}`, and what the action needs.
 
     200 with the entry that records it; its status is `faulted` when the message failed again. 409
-    when what it is about does not stand still any more.
+    when what it is about needs no attention any more.
     """
     session = read_name(request, SESSION)
     require_text("session", session)

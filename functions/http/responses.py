@@ -12,8 +12,8 @@ from shared.domain.errors import LockstepError
 from shared.domain.reports import shorten
 
 RETRY_AFTER_SECONDS = 1
-# Where the documentation says what to do about an error, and about what stands still: paths in the
-# repository, which hold wherever the documentation is served.
+# Where the documentation says what to do about an error, and about what needs attention: paths in
+# the repository, which hold wherever the documentation is served.
 ERROR_HELP = "docs/reference.md#{name}"
 STANDSTILL_HELP = "docs/runbook.md#{kind}"
 REPORT_HELP = "docs/runbook.md#something-is-in-the-error-queue"

@@ -1,4 +1,4 @@
-"""HTTP for whoever follows a session: what changed in it, and its state.
+"""HTTP for whoever follows sessions: what changed in one or in all, and a session's state.
 
 Changes come as server-sent events, in answers that are whole: a browser's EventSource comes again
 by itself after each of them, and names the last position that it was told. Why an answer does not
@@ -14,13 +14,15 @@ from typing import Any
 import azure.functions as func
 
 from functions.http.descriptions import describe_change, describe_entry
-from functions.http.requests import SESSION, read_name, read_whole
+from functions.http.requests import SESSION, read_name, read_whole, require_request
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, HttpRoutes
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, UnknownSession
+from shared.domain.journal import Status
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
+from shared.domain.spending import count_spending
 from shared.engine.build import Services
 from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.operate.watch import BEFORE_ALL, Changes
@@ -30,6 +32,8 @@ WAIT_SECONDS, WAIT_SECONDS_MAX = 10, 20
 RETRY_MILLISECONDS = 1_000
 # An answer ends behind the change with which it is so long.
 ANSWER_CHARACTERS_MAX = 500_000
+# A look at all sessions tells so many changes. No time is later than this.
+TAILED_MAX, SECONDS_MAX = 200, 2**40
 # Which state a session without one has.
 NO_STATE = "none"
 routes = HttpRoutes()
@@ -78,6 +82,49 @@ async def tell_changes(services: Services, request: func.HttpRequest) -> func.Ht
             break
     headers = {"Cache-Control": "no-store"}
     return func.HttpResponse(text, mimetype="text/event-stream", headers=headers)
+
+
+@routes.add(
+    "tail",
+    "GET changes",
+    Right.LOOK,
+    "What was written of all sessions since a time, the oldest first.",
+    {200: "The changes, until when they reach, and the request units of the look.", **REFUSED},
+    {
+        "since": {"type": "integer", "minimum": 0, "description": "in seconds since 1970"},
+        "limit": {"type": "integer", "minimum": 1, "maximum": TAILED_MAX},
+    },
+)
+async def tell_tail(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """The entries of all sessions that ended and were written at `since` or later.
+
+    `until` is when the newest of them was written, or where to begin where no `since` is given.
+    What a look does not show yet, because a part of the store is some seconds behind, a later one
+    does that begins as much before `until`: the caller passes over what it has seen. An entry that
+    is acknowledged or decided about is written again. One query.
+    """
+    require_request(request, frozenset({"since", "limit"}))
+    limit = read_whole(request.params, "limit", TAILED_MAX, least=1, default=TAILED_MAX)
+    with count_spending() as spending:
+        if "since" in request.params:
+            since: float = read_whole(request.params, "since", SECONDS_MAX)
+            found = await services.journal.entries_since(since, limit)
+            until = found[-1].written_at if found else since
+        else:
+            found, until = [], await services.journal.time()
+    changes = [
+        {"session": one.entry.session} | describe_change(one.entry, one.written_at)
+        for one in found
+        if one.entry.status is not Status.WORKING
+    ]
+    return respond(
+        {
+            "changes": changes,
+            "until": int(until),
+            "more": len(found) == limit,
+            "request_units": round(spending.request_units, 2),
+        }
+    )
 
 
 def write_events(changes: Changes, *, is_whole: bool) -> Iterator[str]:

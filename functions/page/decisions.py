@@ -35,7 +35,7 @@ routes = HttpRoutes(show_problems)
 
 
 class Choice(BaseModel):
-    """The choice of a person: a session, and the verbs about what stands still in it."""
+    """The choice of a person: a session, and the verbs about what needs attention in it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -119,7 +119,7 @@ def read_choice(
     require_text("session", choice.session)
     verbs = [verb for verb in choice.verbs if verb.get("action") == action]
     if not verbs:
-        raise InvalidMessage(f"{action!r} does not end what stands still in {choice.session!r}")
+        raise InvalidMessage(f"{action!r} does not end what needs attention in {choice.session!r}")
     taken = {"edit": ("type", "body"), "redirect": ("to",)}.get(action, ())
     given = {name: values[0] for name, values in fields.items() if name in ("who", "why", *taken)}
     said: dict[str, Any] = verbs[0] | {name: value for name, value in given.items() if value}
@@ -153,7 +153,7 @@ async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list
             await services.worker.clock.sleep(PACE_SECONDS)
         outcome: dict[str, Any] = {"session": one.session, "action": one.request.action.value}
         if services.worker.clock.now() >= until:
-            outcome |= {"done": False, "text": "not begun: time was up; it still stands still"}
+            outcome |= {"done": False, "text": "not begun: time was up; it still needs attention"}
         else:
             try:
                 outcome |= describe_outcome(

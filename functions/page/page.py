@@ -1,4 +1,4 @@
-"""The operations page: what stands still, sessions and sagas as HTML, and decisions about them.
+"""The operations page: what needs attention, sessions and sagas as HTML, and decisions about them.
 
 It shows what the JSON routes say and decides by the same verbs. It needs no script and loads
 nothing from elsewhere.
@@ -10,6 +10,9 @@ import azure.functions as func
 
 from functions.http.descriptions import describe_entry
 from functions.http.operate import (
+    LOOKED_MAX,
+    SESSION_PARAMETERS,
+    STATES,
     find_session,
     find_sessions,
     read_standstills,
@@ -53,18 +56,14 @@ routes = HttpRoutes(show_problems)
 saga_routes = HttpRoutes(show_problems)
 
 
-@routes.add("page", "GET operate", Right.LOOK)
-async def show_overview(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """This region's health, and a page of what stands still, grouped by cause."""
+@routes.add("page_faults", "GET operate/faults", Right.LOOK)
+async def show_faults(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """A page of what needs attention, grouped by cause."""
     require_request(request, frozenset({"kind", "after", "limit"}))
-    services.missing_places.begin_looking()
     listed, after = await read_standstills(services, request.params)
     return render(
         request,
-        "overview.html",
-        region=services.region,
-        regions=services.standstills.regions,
-        missing=dict(services.missing_places.reasons),
+        "faults.html",
         groups=group_by_cause(listed),
         count=len(listed),
         after=after,
@@ -77,16 +76,24 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
 
 @routes.add("page_sessions", "GET operate/sessions", Right.LOOK)
 async def show_sessions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A page of the sessions whose names begin with `prefix`."""
-    require_request(request, frozenset({"prefix", "after"}))
-    asked = {name: request.params.get(name, "") for name in ("prefix", "after")}
+    """A page of the sessions whose names begin with `prefix`, or of those that changed last."""
+    require_request(request, SESSION_PARAMETERS - {"limit"})
+    asked = {name: request.params.get(name, "") for name in ("prefix", "after", "order", "state")}
     listed, following = await find_sessions(services, asked | {"limit": str(SESSIONS_SHOWN)})
-    return render(request, "sessions.html", sessions=listed, following=following, **asked)
+    return render(
+        request,
+        "sessions.html",
+        sessions=listed,
+        following=following,
+        states=[*STATES],
+        looked_max=LOOKED_MAX,
+        **asked,
+    )
 
 
 @routes.add("page_session", "GET operate/session", Right.LOOK)
 async def show_timeline(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A session's state, what stands still in it, and its newest entries before a position.
+    """A session's state, what needs attention in it, and its newest entries before a position.
 
     With `follow`, a position that the browser has shown, the page waits for what follows it; with
     `now` it does not. In both cases it has the browser ask for what follows this page.

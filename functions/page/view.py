@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -16,13 +17,15 @@ from functions.http.requests import HOST_PARAMETERS
 from functions.http.responses import describe_problem, retry_headers
 from functions.http.routes import Answer
 from shared.domain.errors import LockstepError
+from shared.domain.moments import describe_time, parse_seconds
 from shared.domain.spending import CURRENT, count_spending
 from shared.engine.build import Services
 
 ROUTE = "/operate"
 # What every page links to, in order.
 PAGES = (
-    ("", "What stands still"),
+    ("", "Overview"),
+    ("/faults", "Needs attention"),
     ("/regions", "Regions"),
     ("/sessions", "Sessions"),
     ("/errors", "Error queue"),
@@ -56,7 +59,8 @@ def load_templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["json"] = write_json
-    templates.filters["moment"] = shorten_time
+    templates.filters["moment"] = lambda one: describe_time(parse_seconds(one), time.time())
+    templates.filters["instant"] = lambda one: describe_time(one, time.time())
     templates.filters["docs"] = show_place
     templates.globals |= {"docs_url": "", "pages": PAGES}
     return templates
@@ -81,11 +85,6 @@ def show_place(templates: Environment, place: str) -> Markup:
 
 def write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def shorten_time(moment: str) -> str:
-    """An ISO time in UTC as people read it, to the second."""
-    return f"{moment[:19].replace('T', ' ')} UTC"
 
 
 def render(

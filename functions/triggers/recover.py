@@ -49,7 +49,9 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
         await sweep_ledgers(services.external_ledgers, records=services.readiness.is_recorded)
         await sweep_dead_letters(services.dead_letters)
         if services.heartbeats is not None and services.heartbeats.is_due():
-            await services.heartbeats.note(SWEEP)
+            overview = services.overview
+            seen = await overview.look(services.heartbeats.silences()) if overview else None
+            await services.heartbeats.note(SWEEP, seen)
             await services.heartbeats.report()
 
     saga_sweep = SagaSweep(services, Sagas(services.consumer))

@@ -22,5 +22,11 @@ class CosmosLeases:
         documents = await self.container.find(query, clock)
         return {one["id"]: max(0.0, clock.seconds - written_at(one)) for one in documents}
 
-    async def record(self, document_id: str) -> None:
-        await self.container.write(document_id, [UpsertDocument({"id": document_id})])
+    async def record(self, document_id: str, text: str | None = None) -> None:
+        # As one text it is one property: this container indexes each that it is given.
+        document = {"id": document_id} | ({"text": text} if text is not None else {})
+        await self.container.write(document_id, [UpsertDocument(document)])
+
+    async def read(self, document_id: str, clock: StoreClock | None = None) -> str | None:
+        document = await self.container.read(document_id, document_id, may_be_old=True, clock=clock)
+        return document.get("text") if document else None

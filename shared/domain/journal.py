@@ -242,7 +242,9 @@ class Entry:
     stored. `is_ended` says that the session takes nothing new from this entry on. `silence` is
     after how many seconds without another entry the session ends by itself. `quiet` is for how many
     it was looked after since it was made, or since the ledgers of an ended session give no number
-    any more; only compaction writes it.
+    any more; only compaction writes it. `written_at` is when the store wrote the entry last, in
+    seconds on its clock, where it was read from there: an acknowledgement and a decision write it
+    again.
     """
 
     session: str
@@ -279,6 +281,7 @@ class Entry:
     is_ended: bool = False
     silence: int | None = None
     quiet: float | None = None
+    written_at: float | None = field(default=None, compare=False)
 
     @property
     def is_open(self) -> bool:

@@ -24,6 +24,7 @@ from shared.engine.operate.health import Health
 from shared.engine.operate.heartbeats import Heartbeats, InHand
 from shared.engine.operate.missing_places import Look, MissingPlaces
 from shared.engine.operate.outputs import Outputs
+from shared.engine.operate.overview import Overview
 from shared.engine.operate.recover import Recovery
 from shared.engine.operate.reject import Rejecter
 from shared.engine.operate.resolve import Resolver
@@ -67,6 +68,8 @@ class Services:
     docs_url: str = ""
     # Over the ledgers of producers outside the apps, where these have a container of their own.
     external_ledgers: "Services | None" = None
+    # What the regions record of each other, where heartbeats are kept.
+    overview: Overview | None = None
     # The deliveries that this worker has in hand.
     in_hand: InHand = field(default_factory=InHand)
 

@@ -53,6 +53,7 @@ from shared.ports import (
 from shared.storage.documents import (
     OF_OLD_RELEASE,
     TTL_FIELD,
+    WRITTEN_FIELD,
     decode_kept,
     decode_number,
     decode_outbox,
@@ -264,6 +265,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         is_ended=document.get("ended", False),
         silence=document.get("silence"),
         quiet=document.get("quiet"),
+        written_at=written_at(document) if WRITTEN_FIELD in document else None,
     )
 
 

@@ -533,7 +533,7 @@ class Journal:
         these two counts once it is older than this, by the store's clock. Fewer than `limit` are
         the last ones. One indexed query, and one for the time.
         """
-        now = await store_time(self.container)
+        now = await self.time()
         late = now - older_than_seconds
         newest = after.since if after else now + CLOCK_SLACK_SECONDS
 
@@ -551,6 +551,19 @@ class Journal:
 
         query = queries.signs_query(needs, regions, session, late, newest, is_enough)
         return page(await self.container.find(query))
+
+    async def oldest_signs(
+        self, now: float, regions: Sequence[str], older_than_seconds: float, limit: int
+    ) -> Sequence[Sign]:
+        """Return the signs of all sessions for these regions, the oldest first: one query.
+
+        What goes on by itself counts where it is older than this.
+        """
+        late = now - older_than_seconds
+        query = queries.signs_query(
+            queries.SIGNED, regions, None, late, now + CLOCK_SLACK_SECONDS, limit=limit
+        )
+        return [decode_sign(one, late) for one in await self.container.find(query)]
 
     async def first_parked(self, session: str, group: str) -> int | None:
         """Return the lowest sequence that a message of a group is parked under, or None."""
@@ -676,23 +689,53 @@ class Journal:
         found = await self.container.find(sagas_query(state, prefix, after, limit), clock)
         return [decode_listed(document, clock.seconds) for document in found]
 
-    async def recent_entries(self, seconds: float, limit: int) -> Sequence[RecentEntry]:
-        """Return the entries of all sessions that are at most so many seconds old, newest first.
+    async def changed(
+        self, need: SessionNeed | None, after: ListPlace | None, limit: int
+    ) -> tuple[Sequence[ListPlace], bool]:
+        """Return sessions by when they were written last, the newest first, after a place.
 
-        One query, and one for the time.
+        The place's key is the session. At most `limit` documents are looked at, those of a need or
+        else entries; whether there were so many is the second answer. One indexed query.
         """
-        now = await store_time(self.container)
+        bound = after.since if after else await self.time() + CLOCK_SLACK_SECONDS
+        found = await self.container.find(queries.changed_query(need, bound, limit))
+        seen: dict[str, float] = {}
+        for document in found:
+            seen.setdefault(session_in(document), written_at(document))
+        places = sorted((ListPlace(at, one) for one, at in seen.items()), key=lambda p: p.order)
+        left = [one for one in places if after is None or one.order > after.order]
+        return left, len(found) == limit
+
+    async def entries_since(self, since: float, limit: int) -> Sequence[StoredEntry]:
+        """Return the entries of all sessions written at a time or later, the oldest first.
+
+        Entries that were acknowledged or decided about since are among them. One indexed query.
+        """
+        clock = StoreClock()
+        found = await self.container.find(queries.since_query(since, limit), clock)
+        return [dated_entry(document, clock) for document in found]
+
+    async def time(self) -> float:
+        """Return the time on the store's clock: a query that finds nothing."""
+        clock = StoreClock()
+        await self.container.find(queries.head_query(queries.NOBODY, may_be_old=True), clock)
+        return clock.seconds
+
+    async def recent_entries(self, now: float, seconds: float, limit: int) -> Sequence[RecentEntry]:
+        """Return the entries of all sessions of the last seconds before a time, newest first.
+
+        One indexed query.
+        """
         found = await self.container.find(queries.recent_query(now - seconds, limit))
         return [decode_recent(document, now) for document in found]
 
     async def waiting_seconds(
-        self, region: str, older_than_seconds: float, limit: int
+        self, now: float, region: str, older_than_seconds: float, limit: int
     ) -> Sequence[float]:
         """Return how long outboxes have waited for a region, the oldest first; at least so long.
 
-        One indexed query, and one for the time.
+        One indexed query.
         """
-        now = await store_time(self.container)
         query = queries.waiting_query(region, now - older_than_seconds, limit)
         found = await self.container.find(query)
         return [max(0.0, now - written_at(document)) for document in found]
@@ -748,13 +791,6 @@ async def revise(
         result, _ = await container.write(session, change(document))
         if result is not WriteResult.TAKEN:
             return
-
-
-async def store_time(container: Container) -> float:
-    """Return the time on the store's clock: a query that finds nothing."""
-    clock = StoreClock()
-    await container.find(queries.head_query(queries.NOBODY), clock)
-    return clock.seconds
 
 
 def dated_entry(document: Document, clock: StoreClock) -> StoredEntry:

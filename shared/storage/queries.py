@@ -213,12 +213,15 @@ def signs_query(
     session: str | None,
     late: float,
     newest: float,
-    is_enough: Callable[[list[Document], Document], bool],
+    is_enough: Callable[[list[Document], Document], bool] | None = None,
+    *,
+    limit: int = SIGNS_MAX,
 ) -> Query:
     """Return the query for the signs of these needs, the newest first, from a time on backwards.
 
-    Those of DELIVERY and DRAINING count if they were written at `late` or before, and outboxes if
-    they wait for or are blocked in one of the regions.
+    Without `is_enough` the oldest come first, and may be some seconds late. Those of DELIVERY and
+    DRAINING count if they were written at `late` or before, and outboxes if they wait for or are
+    blocked in one of the regions.
     """
     is_late = "c._ts <= @late"
     conditions = {
@@ -228,7 +231,9 @@ def signs_query(
         SessionNeed.DELIVERY: f"(({contains_any('pending', len(regions))}) AND {is_late})",
     }
     wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
-    sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY c._ts DESC"  # noqa: S608 - from our own table
+    is_descending = is_enough is not None
+    order = "c._ts DESC" if is_descending else "c._ts"
+    sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY {order}"  # noqa: S608 - from our own table
     parameters = named(regions) | {"@late": late, "@from": newest}
 
     def matches(document: Document) -> bool:
@@ -241,12 +246,13 @@ def signs_query(
 
     return flagged_by_time(
         sql,
-        SIGNS_MAX,
+        limit,
         matches,
         {name: value for name, value in parameters.items() if name in sql},
         session,
-        is_descending=True,
+        is_descending=is_descending,
         is_enough=is_enough,
+        may_be_old=not is_descending,
     )
 
 
@@ -288,6 +294,42 @@ def recent_query(since: float, limit: int) -> Query:
         is_descending=True,
         ids=ENTRY_IDS,
         select=summarise_entry,
+        may_be_old=True,
+    )
+
+
+def since_query(since: float, limit: int) -> Query:
+    """Return the query for entries that were written at a time or later, the oldest first."""
+    return Query(
+        "SELECT * FROM c WHERE c._ts >= @since AND c.kind = 'entry' ORDER BY c._ts",
+        limit,
+        lambda document: is_entry(document) and written_at(document) >= since,
+        {"@since": since},
+        order="_ts",
+        ids=ENTRY_IDS,
+        may_be_old=True,
+    )
+
+
+def changed_query(need: SessionNeed | None, newest: float, limit: int) -> Query:
+    """Return the query for sessions by what was written of them, from a time on backwards.
+
+    With a need only what shows it is looked at, and otherwise every entry.
+    """
+    shows = "c.kind = 'entry'" if need is None else f"c.{FIELDS[need]} = true"
+
+    def matches(document: Document) -> bool:
+        is_shown = is_entry(document) if need is None else shows_need(document, need)
+        return is_shown and written_at(document) <= newest
+
+    return Query(
+        f"SELECT c.session, c._ts FROM c WHERE {shows} AND c._ts <= @from ORDER BY c._ts DESC",  # noqa: S608 - from our own table
+        limit,
+        matches,
+        {"@from": newest},
+        order="_ts",
+        is_descending=True,
+        is_flagged=need is not None,
         may_be_old=True,
     )
 

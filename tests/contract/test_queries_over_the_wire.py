@@ -167,6 +167,15 @@ FOUND = {
     "signs that are late": signs(*queries.SIGNED, late=NEVER),
     "older signs": signs(*queries.SIGNED, newest=NEVER),
     **{f"signs of {need.value}": signs(need) for need in queries.SIGNED},
+    "the oldest signs": queries.signs_query(queries.SIGNED, REGIONS, None, EVER, EVER, limit=1_000),
+    "changed": queries.changed_query(None, EVER, 99),
+    **{
+        f"changed, of {need.value}": queries.changed_query(need, EVER, 99)
+        for need in (SessionNeed.RESOLUTION, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
+    },
+    "changed before": queries.changed_query(None, NEVER, 99),
+    "since ever": queries.since_query(NEVER, 99),
+    "since never": queries.since_query(EVER, 99),
     "milestones": queries.milestone_query(LONG),
     "listed": queries.listed_query("", "", 99),
     "listed after": queries.listed_query("blocked-", "blocked-0", 9),

@@ -46,7 +46,7 @@ from tests.world import World, message
 
 PAGE = page("docs/reference.md")
 RUNBOOK = page("docs/runbook.md")
-STANDING = PAGE.section("What stands still").table("field")
+STANDING = PAGE.section("What needs attention").table("field")
 ENTRY = PAGE.section("An entry over HTTP").table("field")
 
 NUMBER = Number("g", 1, 2)
@@ -79,6 +79,7 @@ WHOLE = Entry(
     message=MESSAGE,
     reason="because",
     raised_at=("handlers/stock.py:41 in ship",),
+    written_at=1_780_000_000.0,
     resolution=Resolution("retry", "Ada", "a typo", at=1),
     alert="somebody look",
     closed=Resolution("close", "Ada", "looked at"),
@@ -241,7 +242,7 @@ def test_every_field_of_a_standstill_is_documented_and_those_always_there_are() 
 def test_every_kind_of_standstill_is_explained_and_has_its_verbs_in_the_runbook(
     kind: StandstillKind,
 ) -> None:
-    in_runbook = RUNBOOK.section("Something stands still").table("kind").column(-1)
+    in_runbook = RUNBOOK.section("Something needs attention").table("kind").column(-1)
 
     assert kind in coded(STANDING.column(2)["kind"])
     assert set(coded(in_runbook[kind])) == set(VERBS[kind])

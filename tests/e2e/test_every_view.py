@@ -73,9 +73,10 @@ async def sending(stack: Stack, **settings: str) -> AsyncIterator[None]:
 
 async def counts(page: Page, region: str) -> list[int]:
     """What the bars of a region say, the newest last."""
-    shown = page.get_by_role("img", name=re.compile(f"in {region},"))
+    shown = page.get_by_role("img", name=re.compile("Messages of the last minute"))
     label = await shown.get_attribute("aria-label") or ""
-    return [int(one) if one.isdecimal() else 0 for one in label.rpartition(": ")[2].split(", ")]
+    told = label.partition(f"{region}: ")[2].partition(";")[0]
+    return [int(one) if one.isdecimal() else 0 for one in told.split(", ")]
 
 
 async def watch(page: Page, is_seen: Callable[[list[int], list[int]], bool]) -> None:
@@ -123,6 +124,12 @@ async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder
             await look(page, "failover", folder)
 
 
+def is_counted(stack: Stack, kind: str) -> bool:
+    """Say whether the last look of a sweep found what needs attention, of this kind."""
+    overview = stack.ask("west", "status")[1]["overview"]
+    return overview is not None and kind in [one["kind"] for one in overview["attention"]]
+
+
 def is_reserved(sagas: Stack, key: str, state: str) -> bool:
     saga = sagas.saga("west", key)
     return saga["state"] == state and saga["steps"][1]["outcome"] is not None
@@ -146,6 +153,16 @@ async def look_at_sagas(page: Page, open_view: OpenView, sagas: Stack, folder: P
     await look(page, "saga-compensated", folder)
 
 
+async def look_on_a_phone(page: Page, open_view: OpenView, folder: Path) -> None:
+    """No view is wider than a phone: what is wide is moved aside in its own box."""
+    await page.set_viewport_size({"width": 390, "height": 800})
+    for view in ("", "/faults", "/regions", "/sessions", "/errors", "/sagas"):
+        await open_view(view)
+        await page.screenshot(path=folder / f"phone-{view[1:] or 'overview'}.png", full_page=True)
+        assert await page.evaluate("document.documentElement.scrollWidth") == 390, view
+    await page.set_viewport_size({"width": 1200, "height": 800})
+
+
 @pytest.mark.proof
 async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: Browser) -> None:
     with running_cloud(logs=tmp_path, settings=DELAY) as cloud:
@@ -166,9 +183,9 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
             query = "&".join(f"{name}={value}" for name, value in parameters.items())
             await page.goto(f"{address}{view}?code={KEY}&{query}".rstrip("&"))
 
-        await open_view("")
+        await open_view("/faults")
         await expect(page.get_by_text("flight: Field required").first).to_be_visible()
-        await look(page, "standstills", folder)
+        await look(page, "faults", folder)
         await open_view("/session", session="N14220")
         await look(page, "session-halted", folder)
         await open_view("/session", session="N777UA")
@@ -176,6 +193,15 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await open_view("/sessions", prefix="N")
         await expect(page.get_by_role("link", name="N777UA")).to_be_visible()
         await look(page, "sessions", folder)
+        await open_view("/sessions", state="halted")
+        await expect(page.get_by_role("row")).to_have_count(4)
+        await look(page, "sessions-halted", folder)
+        await open_view("", refresh="no")
+        until(lambda: is_counted(stack, "halt"), what="a look of the sweep")
+        await page.reload()
+        await expect(page.get_by_role("row", name=re.compile("halt 3"))).to_be_visible()
+        await look(page, "overview", folder)
+        await look_on_a_phone(page, open_view, folder)
         await look_at_sagas(page, open_view, stack, folder)
         await open_view("/sagas", state="nonsense")
         await look(page, "problem", folder)

@@ -69,7 +69,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         await stack.send({SESSION: [bad, *sent[1:]]})
         until(lambda: len(stack.entries().get(SESSION, [])) == 4, what="parking")
         page = await open_page(browser)
-        start = f"{cloud.contract['hosts']['west']}/api/operate?code=lockstep-local"
+        start = f"{cloud.contract['hosts']['west']}/api/operate/faults?code=lockstep-local"
 
         await page.goto(start)
         await expect(page.get_by_text("flight: Field required")).to_be_visible()
@@ -105,7 +105,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
             *(m.id for m in sent[1:]),
         ]
         assert completed[-1]["state"]["events"] == 4
-        await page.get_by_role("link", name="What stands still now").click()
-        await expect(page.get_by_text("Nothing stands still.")).to_be_visible()
+        await page.get_by_role("link", name="What needs attention now").click()
+        await expect(page.get_by_text("Nothing needs attention.")).to_be_visible()
         await page.get_by_role("link", name="Sagas", exact=True).click()
         await look(page, "sagas", tmp_path)

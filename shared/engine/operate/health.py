@@ -31,7 +31,7 @@ class RegionHealth:
 
 
 class Health:
-    """The health of this process's region. `heartbeats` are there where an app has some."""
+    """The health of this process's region; `heartbeats` are there in an app."""
 
     def __init__(self, journal: Journal, missing_places: MissingPlaces) -> None:
         self.journal = journal

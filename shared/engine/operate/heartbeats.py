@@ -19,7 +19,7 @@ from typing import Protocol
 
 from shared.domain.errors import LockstepError
 from shared.domain.measures import POSTPONED, SILENCE_SECONDS, SILENCES
-from shared.ports import Telemetry
+from shared.ports import StoreClock, Telemetry
 from shared.storage.journal import Journal
 
 log = logging.getLogger("lockstep.heartbeats")
@@ -38,7 +38,7 @@ FEED_SECONDS_MAX, SWEEP_SECONDS_MAX, COMPACT_SECONDS_MAX = 120.0, 120.0, 1_500.0
 # it was written, which in a store that is slow takes longer than the saga that it begins.
 SAGAS_SECONDS_MAX, BEACON_WRITTEN_SECONDS_MAX = 180.0, 30.0
 # Of a region at work its sweep is heard once a minute.
-REGION_SECONDS_MAX = 120.0
+REGION_SECONDS_MAX, DAY_SECONDS = 120.0, 86_400.0
 # A failing delivery is paused for two minutes, and after five the host ends the worker.
 RECEIVE_SECONDS_MAX = 240.0
 # Of so many messages it is known that they come again because of an exception.
@@ -46,13 +46,19 @@ RAISED_MAX = 10_000
 
 
 class Leases(Protocol):
-    """The container of the change feed's leases; both raise LockstepError."""
+    """The container of the change feed's leases; all raise LockstepError."""
 
     async def ages(self) -> Mapping[str, float]:
         """Return for each document how many seconds ago it was written, by the store's clock."""
 
-    async def record(self, document_id: str) -> None:
-        """Write a document of this id, and nothing else into it."""
+    async def record(self, document_id: str, text: str | None = None) -> None:
+        """Write a document of this id, and nothing but a text into it."""
+
+    async def read(self, document_id: str, clock: StoreClock | None = None) -> str | None:
+        """Return the text of a document, some seconds old perhaps; None where there is none.
+
+        `clock` is set to the time.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +165,8 @@ class Heartbeats:
         self.noted_at: float | None = None
         # Since when each record of this process was taken; None while none is.
         self.writes_since: float | None = None
-        # The regions that the log calls silent.
-        self.silent: set[str] = set()
+        # The regions that the log calls silent, and when each was heard last by this clock.
+        self.silent: dict[str, float] = {}
         # The lease prefixes of every region (recover.py and sagas.py in functions/triggers) and the
         # beginnings of its records: the name of one region may begin with the name of another.
         self.prefixes = {
@@ -180,10 +186,10 @@ class Heartbeats:
         self.noted_at = now
         return True
 
-    async def note(self, timer: str) -> None:
-        """Record that a timer ran; what cannot be recorded now is at its next run."""
+    async def note(self, timer: str, text: str | None = None) -> None:
+        """Record that a timer ran, and a text; what cannot be recorded now is at its next run."""
         try:
-            await self.leases.record(self.record_id(timer))
+            await self.leases.record(record_id(self.region, timer), text)
         except LockstepError as error:
             # An alert waits for this measure: it is the write that an idle region makes.
             log.warning("the run of %s could not be recorded: %s", timer, error)
@@ -205,10 +211,10 @@ class Heartbeats:
                 # A timer is its document, a feed its prefix, and both speak for their region.
                 for name in (document, prefix, f"of {self.prefixes[prefix]}"):
                     newest[name] = min(seconds, newest.get(name, seconds))
-        asked = newest.get(self.record_id(BEACON), inf)
+        asked = newest.get(record_id(self.region, BEACON), inf)
         here = {
-            SWEEP: Age(newest.get(self.record_id(SWEEP)), SWEEP_SECONDS_MAX),
-            COMPACT: Age(newest.get(self.record_id(COMPACT)), COMPACT_SECONDS_MAX),
+            SWEEP: Age(newest.get(record_id(self.region, SWEEP)), SWEEP_SECONDS_MAX),
+            COMPACT: Age(newest.get(record_id(self.region, COMPACT)), COMPACT_SECONDS_MAX),
             "receive": self.in_hand.age(),
         } | {
             name: Age(newest.get(prefix), FEED_SECONDS_MAX, asked)
@@ -255,6 +261,11 @@ class Heartbeats:
             # Afterwards: what was not written yet is not waited for.
             await self.note(BEACON)
 
+    def silences(self) -> dict[str, float]:
+        """Return for how many seconds nothing was heard of each region that is silent."""
+        now = time.monotonic()
+        return {name: now - heard_at for name, heard_at in self.silent.items()}
+
     def report_region(self, name: str, age: Age) -> None:
         """Log once that nothing is heard of another region, and once that it is heard again.
 
@@ -267,15 +278,16 @@ class Heartbeats:
         if self.telemetry is not None and age.seconds is not None:
             self.telemetry.add(SILENCE_SECONDS, age.seconds, of=name)
         if age.is_silent and name not in self.silent:
-            self.silent.add(name)
+            self.silent[name] = time.monotonic() - min(age.heard, DAY_SECONDS)
             log.error("nothing was heard of region %s %s", name, describe_age(age))
         elif not age.is_silent and name in self.silent:
-            self.silent.remove(name)
+            self.silent.pop(name)
             log.warning("region %s is heard again", name)
 
-    def record_id(self, timer: str) -> str:
-        # No lease has this beginning: a region is named by letters and digits.
-        return f"$timer-{self.region}-{timer}"
+
+def record_id(region: str, timer: str) -> str:
+    # No lease has this beginning: a region is named by letters and digits.
+    return f"$timer-{region}-{timer}"
 
 
 def describe_age(age: Age) -> str:

@@ -1,4 +1,4 @@
-"""The decisions of a person on what stands still, carried out and recorded with who and why."""
+"""The decisions of a person on what needs attention, carried out and recorded with who and why."""
 
 import json
 import logging

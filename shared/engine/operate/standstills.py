@@ -1,4 +1,4 @@
-"""Find what stands still, in all sessions or in one.
+"""Find what needs attention, in all sessions or in one.
 
 What the store shows is a sign; whether it is a standstill now may depend on the session's head. A
 page costs one search, one read of the head for each session with a fault or parked messages, and

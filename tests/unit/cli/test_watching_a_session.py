@@ -125,3 +125,42 @@ def test_what_is_gone_is_told_and_what_strangers_wrote_moves_no_cursor(
     assert fault.endswith("account.add m-7  decided: retry  no\\x1b[2J  outputs are staged")
     assert rewinding == "the journal was restored, and ends at position 2"
     assert [after_in(one) for one in app.asked] == ["3", "7", "2"]
+
+
+def test_all_sessions_are_followed_and_nothing_is_shown_twice(
+    run: Run, until: Callable[[int], None]
+) -> None:
+    def one(session: str, position: int) -> dict[str, Any]:
+        data = {"session": session, "position": position, "status": "completed"}
+        return data | {"time": "2026-01-01T00:00:00+00:00", "messages": [], "outputs": []}
+
+    def look(until: int, *changes: dict[str, Any], more: bool = False) -> tuple[int, Any]:
+        found = {"changes": changes, "until": until, "more": more, "request_units": 2.5}
+        return 200, found
+
+    west = iter(
+        [
+            look(100),
+            UNAVAILABLE,
+            look(103, one("a", 0), one("b\x1b", 7)),
+            # Of one second there are more than are told at once.
+            look(103, one("a", 0), more=True),
+            look(103, one("a", 0), more=True),
+            look(109, one("a", 0), one("a", 1)),
+        ]
+    )
+    until(3)
+
+    with running_app(lambda _: next(west)) as app:
+        status, out, told = run("--url", app.url, "tail")
+
+    assert status == 130
+    assert [line.split()[:2] for line in out.splitlines()] == [
+        ["a", "0"],
+        ["b\\x1b", "7"],
+        ["a", "1"],
+    ]
+    places = [parse_qs(urlsplit(one.path).query).get("since") for one in app.asked]
+    assert places == [None, ["95"], ["95"], ["98"], ["103"], ["104"]]
+    assert "not all entries are shown" in told
+    assert "12.5 request units" in told

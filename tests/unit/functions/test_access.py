@@ -16,7 +16,7 @@ from functions.http.operate import carry_out
 from functions.http.responses import respond
 from functions.http.routes import requires
 from functions.page.decisions import answer_form
-from functions.page.page import show_overview
+from functions.page.page import show_faults
 from shared.domain.access import Authentication, Right
 from shared.engine.build import Services
 from shared.engine.handle.limit import HandlerLoops
@@ -39,13 +39,14 @@ RIGHTS = {
             "sessions",
             "session",
             "changes",
+            "tail",
             "state",
             "faults",
             "errors",
             "show_saga",
             "list_sagas",
         ),
-        *("openapi", "asyncapi", "page", "page_regions", "page_sessions"),
+        *("openapi", "asyncapi", "page", "page_faults", "page_regions", "page_sessions"),
         *("page_errors", "page_session", "page_saga", "page_sagas"),
     },
 }
@@ -246,7 +247,7 @@ async def test_who_decided_is_whom_the_token_names_whatever_the_body_says(
 async def test_a_token_that_a_client_forged_is_nobodys_where_keys_alone_are_asked_for() -> None:
     assert await resolve(World().east, token(*Right, name="boss"), who="Eve") == "Eve"
 
-    page = await show_overview(World().east, asked())
+    page = await show_faults(World().east, asked())
     assert b"boss" not in page.get_body()
 
 
@@ -256,7 +257,7 @@ async def test_the_page_decides_in_the_name_of_the_token() -> None:
     await services.consumer.consume(message(0, kind="account.burn"))
     signed_in = token(*Right)
     overview = ask(method="GET", path="/operate", headers=signed_in)
-    page = (await show_overview(services, overview)).get_body().decode()
+    page = (await show_faults(services, overview)).get_body().decode()
     said = fields(page, "skip", who="Eve", confirmed="yes")
 
     await answer_form(services, form(said, **signed_in))

@@ -14,6 +14,7 @@ from shared.domain.errors import Unavailable
 from shared.domain.measures import SILENCE_SECONDS, Measure
 from shared.engine.operate.health import LOOK_SECONDS
 from shared.engine.operate.heartbeats import COMPACT, SAGAS, SWEEP, Heartbeats, InHand
+from shared.ports import StoreClock
 from tests.asking import ask, document
 from tests.loop_clock import in_virtual_time
 from tests.world import World
@@ -32,10 +33,13 @@ class Kept:
             raise Unavailable("down")
         return self.seconds
 
-    async def record(self, document_id: str) -> None:
+    async def record(self, document_id: str, text: str | None = None) -> None:
         if not self.takes_writes:
             raise Unavailable("the write region is lost")
         self.seconds = {**await self.ages(), document_id: 0.0}
+
+    async def read(self, document_id: str, clock: StoreClock | None = None) -> str | None:
+        raise NotImplementedError
 
 
 def hear(kept: Kept, region: str, *regions: str, **more: Any) -> Heartbeats:

@@ -330,6 +330,7 @@ async def test_sessions_are_listed_page_by_page(world: World) -> None:
         "session": "a/1",
         "position": 0,
         "status": "completed",
+        "time": "1970-01-01T00:00:00+00:00",
         "region": "east",
     }
     assert (await page(limit="0"))["type"] == "InvalidMessage"

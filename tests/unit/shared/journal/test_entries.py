@@ -273,17 +273,19 @@ async def test_new_entries_name_their_region_the_newest_first(
 ) -> None:
     await begin(journal, session)
 
-    found = await journal.recent_entries(60, 1_000)
+    now = await journal.time()
+    found = await journal.recent_entries(now, 60, 1_000)
 
     region = attempt_of("a").owner.region
     assert any(one.region == region and one.messages == 1 for one in found)
     assert [*found] == sorted(found, key=lambda one: one.age_seconds)
-    assert len(await journal.recent_entries(60, 1)) == 1
+    assert len(await journal.recent_entries(now, 60, 1)) == 1
 
 
 async def test_what_waits_for_a_region_is_told_by_its_age(journal: Journal, session: str) -> None:
     await journal.add_pending(session, pending_in(session, f"{session}-nowhere"))
+    now = await journal.time()
 
-    assert len(await journal.waiting_seconds(f"{session}-nowhere", -5, 10)) == 1
-    assert [*await journal.waiting_seconds(f"{session}-nowhere", 3_600, 10)] == []
-    assert [*await journal.waiting_seconds(f"{session}-region", -5, 10)] == []
+    assert len(await journal.waiting_seconds(now, f"{session}-nowhere", -5, 10)) == 1
+    assert [*await journal.waiting_seconds(now, f"{session}-nowhere", 3_600, 10)] == []
+    assert [*await journal.waiting_seconds(now, f"{session}-region", -5, 10)] == []

@@ -1,4 +1,4 @@
-"""What the journal finds: what stands still, what a queue does not take, and whether to look."""
+"""What the journal finds: what needs attention, what a queue does not take, and whether to look."""
 
 from collections.abc import Sequence
 from dataclasses import replace

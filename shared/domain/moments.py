@@ -1,0 +1,34 @@
+"""Times as people read them: how long ago, and when in UTC."""
+
+from datetime import UTC, datetime
+
+# Each unit is used up to so many seconds.
+UNITS = ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
+
+
+def describe_elapsed(seconds: float) -> str:
+    """Return how long ago something was, in one unit; clocks may be apart, so never in the future.
+
+    >>> describe_elapsed(100)
+    '2 min ago'
+    """
+    past = max(0.0, seconds)
+    for below, unit, name in UNITS:
+        if past < below:
+            return f"{past / unit:.0f} {name} ago"
+    return f"{past / 86_400:.0f} days ago"
+
+
+def describe_time(seconds: float, now: float) -> str:
+    """Return a time in seconds since 1970 in both ways.
+
+    >>> describe_time(1_780_000_000, 1_780_000_100)
+    '2 min ago, 2026-05-28 20:26:40 UTC'
+    """
+    return f"{describe_elapsed(now - seconds)}, {datetime.fromtimestamp(seconds, UTC):%F %T} UTC"
+
+
+def parse_seconds(moment: str) -> float:
+    """Return an ISO time in seconds since 1970; without a zone it is in UTC."""
+    at = datetime.fromisoformat(moment)
+    return at.replace(tzinfo=at.tzinfo or UTC).timestamp()

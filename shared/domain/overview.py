@@ -1,0 +1,208 @@
+"""The answer to what an operator asks first: is each region at work, and is a person needed?
+
+Each region's sweep looks once a minute at what the journal shows of every region, so that a region
+that is lost is recorded by the others. A record holds the last look and the minutes of an hour.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.domain.journal import RecentEntry
+from shared.domain.standstill import Sign, StandstillKind
+
+MINUTES = 60
+# The order in which an operator wants them: what stops a session comes first.
+URGENCY = (
+    StandstillKind.HALT,
+    StandstillKind.BLOCKED,
+    StandstillKind.REFUSED,
+    StandstillKind.GAP,
+    StandstillKind.ALERT,
+    StandstillKind.PENDING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """A region as a look found it: how many messages it processed in a second of the minute before.
+
+    `waited` is for how many seconds its oldest output has waited for it, and `silent` for how many
+    nothing was heard of it: 0 where none waits, and where it was heard within two minutes.
+    """
+
+    rate: float
+    waited: float
+    silent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A count of what needs attention, of one kind, and since when the oldest does.
+
+    `since` is in seconds since 1970. With `is_more` there are more, all of them younger.
+    """
+
+    count: int
+    since: float
+    is_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """A count of the reports in a region's error queue that nobody has ended yet, and its time.
+
+    Deliveries that no journal took are counted: a copy of a fault is decided about in its session.
+    `is_more` says that the look did not come to the end of the queue.
+    """
+
+    count: int
+    at: float
+    is_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRecord:
+    """The record of a region: when it looked last, in seconds since 1970, and what it found.
+
+    `minutes` has by region the minutes of the last hour, by their number since 1970: a minute
+    without a look is not there. `reports` are those of its own error queue, by its name.
+    """
+
+    at: float
+    attention: Mapping[StandstillKind, Attention] = field(default_factory=dict)
+    minutes: Mapping[str, Mapping[int, Minute]] = field(default_factory=dict)
+    reports: Mapping[str, Reports] = field(default_factory=dict)
+
+
+NO_RECORD = RegionRecord(0.0)
+
+
+def measure_rate(recent: Sequence[RecentEntry], region: str, seconds: float, limit: int) -> float:
+    """Return how many messages of a second a region processed; `recent` has the newest first.
+
+    With `limit` entries or more only the time is counted that they reach back.
+    """
+    reach = min(seconds, max(1.0, recent[-1].age_seconds)) if len(recent) >= limit else seconds
+    return sum(one.messages for one in recent if one.region == region) / reach
+
+
+def count_attention(signs: Sequence[Sign], limit: int) -> dict[StandstillKind, Attention]:
+    """Return by kind what needs attention, of signs in the order of their age, the oldest first.
+
+    A session whose messages wait behind its own fault counts for the fault alone. What waits behind
+    a fault that the look did not come to counts for itself.
+    """
+    halted = {sign.session for sign in signs if sign.halts}
+    found: dict[StandstillKind, list[float]] = {}
+    for sign in signs:
+        for kind, shows in (
+            (StandstillKind.HALT, sign.halts),
+            (StandstillKind.ALERT, sign.asks and sign.alert),
+            (StandstillKind.REFUSED, sign.asks and sign.refused),
+            (StandstillKind.BLOCKED, sign.blocked),
+            (StandstillKind.GAP, sign.waits and sign.session not in halted),
+            (StandstillKind.PENDING, sign.regions),
+        ):
+            if shows:
+                found.setdefault(kind, []).append(sign.since)
+    is_more = len(signs) >= limit
+    return {
+        kind: Attention(len(found[kind]), min(found[kind]), is_more)
+        for kind in URGENCY
+        if kind in found
+    }
+
+
+def add_look(
+    record: RegionRecord,
+    at: float,
+    attention: Mapping[StandstillKind, Attention],
+    looked: Mapping[str, Minute],
+    reports: Mapping[str, Reports],
+) -> RegionRecord:
+    """Return the record after a look; what is older than an hour is left out."""
+    now = int(at // 60)
+    minutes = {
+        region: {
+            minute: one
+            for minute, one in {**record.minutes.get(region, {}), now: looked[region]}.items()
+            if now - MINUTES < minute <= now
+        }
+        for region in looked
+    }
+    return RegionRecord(at, attention, minutes, reports)
+
+
+def merge_records(records: Iterable[RegionRecord]) -> RegionRecord:
+    """Return the newest look of all, with the minutes of all: the newest record counts for each."""
+    merged, reports = NO_RECORD, dict[str, Reports]()
+    minutes: dict[str, dict[int, Minute]] = {}
+    for record in sorted(records, key=lambda one: one.at):
+        merged = record
+        reports |= record.reports
+        for region, looked in record.minutes.items():
+            minutes.setdefault(region, {}).update(looked)
+    now = int(merged.at // 60)
+    return RegionRecord(
+        merged.at,
+        merged.attention,
+        {
+            region: {at: one for at, one in looked.items() if at > now - MINUTES}
+            for region, looked in minutes.items()
+        },
+        reports,
+    )
+
+
+def silent_minutes(minutes: Mapping[int, Minute]) -> list[int]:
+    """Return the minutes in which nothing was heard of a region; a look tells of earlier ones."""
+    return sorted(
+        {
+            before
+            for at, one in minutes.items()
+            if one.silent
+            for before in range(at - int(one.silent // 60), at + 1)
+        }
+    )
+
+
+def encode_look(record: RegionRecord) -> str:
+    """Return a record as text, as short as it may be: it is written once a minute."""
+    document = {
+        "at": record.at,
+        "attention": {
+            kind: [one.count, one.since, one.is_more] for kind, one in record.attention.items()
+        },
+        "minutes": {
+            region: {
+                str(at): [round(one.rate, 2), round(one.waited), round(one.silent)]
+                for at, one in looked.items()
+            }
+            for region, looked in record.minutes.items()
+        },
+        "reports": {
+            region: [one.count, one.at, one.is_more] for region, one in record.reports.items()
+        },
+    }
+    return json.dumps(document, separators=(",", ":"))
+
+
+def decode_look(text: str | None) -> RegionRecord:
+    """Return what a text says; nothing for none, and for what another release wrote otherwise."""
+    try:
+        document = json.loads(text or "{}")
+        return RegionRecord(
+            float(document["at"]),
+            {StandstillKind(k): Attention(*one) for k, one in document["attention"].items()},
+            {
+                region: {
+                    int(at): Minute(rate, waited, silent)
+                    for at, (rate, waited, silent) in looked.items()
+                }
+                for region, looked in document["minutes"].items()
+            },
+            {region: Reports(*one) for region, one in document["reports"].items()},
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return NO_RECORD
