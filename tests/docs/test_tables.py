@@ -6,7 +6,8 @@ import re
 import pytest
 
 from cli import failures
-from cli.__main__ import app, new, saga
+from cli.__main__ import app, new
+from cli.sagas import saga
 from shared.domain import errors
 from shared.domain.handler import Context, Handlers, Kind
 from shared.testkit import exercise

@@ -222,7 +222,7 @@ class Heartbeats:
         }
         if self.has_sagas:
             due = asked + BEACON_WRITTEN_SECONDS_MAX
-            here[SAGAS] = Age(newest.get(self.record_id(SAGAS)), SAGAS_SECONDS_MAX, due)
+            here[SAGAS] = Age(newest.get(record_id(self.region, SAGAS)), SAGAS_SECONDS_MAX, due)
         regions = {name: Age(newest.get(f"of {name}"), REGION_SECONDS_MAX) for name in self.others}
         return Heard(here, regions)
 

@@ -11,7 +11,7 @@ import pytest
 
 from functions.app import DURABLE_BINDINGS, build_app
 from functions.handlers import orders
-from functions.page.page import show_overview
+from functions.page.overview import show_overview
 from functions.page.view import adapt_pages
 from shared.domain.handler import Handlers
 from shared.engine.handle.find import find_handlers

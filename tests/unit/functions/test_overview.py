@@ -60,7 +60,9 @@ class Swept:
         services, journal = self.services(region), self.world.journal
         health = services.health
         health.looks = None
-        health.heartbeats = Heartbeats(self.leases, region, REGIONS, journal=journal)
+        health.heartbeats = Heartbeats(
+            self.leases, region, REGIONS, journal=journal, has_sagas=True
+        )
         self.overviews[region] = Overview(
             *(journal, self.leases, region, REGIONS, services.errors),
             lag_seconds=5,
