@@ -185,7 +185,7 @@ async def find_sagas(
             "kind": one.kind,
             "state": one.state,
             "started": one.started,
-            "changed": describe_time(one.changed),
+            "changed": format_moment(one.changed),
             "links": {"self": path_to(SAGA, one.key)},
         }
         for one in found[:limit]
@@ -258,7 +258,7 @@ def describe_saga(key: str, record: SagaRecord, history: RecordedSaga) -> dict[s
         "kind": record.kind,
         "state": record.state,
         "started": record.at,
-        "ended": describe_time(history.moments.get(ENDED)),
+        "ended": format_moment(history.moments.get(ENDED)),
         "turns_back": history.turns_back,
         "reason": record.reason,
         "events": list(record.events),
@@ -282,20 +282,20 @@ def describe_act(act: StepAct | None) -> dict[str, Any] | None:
     """The outcome of a command, with the position and time of its entry; None for nothing yet."""
     if act is None:
         return None
-    return {"outcome": act.outcome, "position": act.position, "at": describe_time(act.at)}
+    return {"outcome": act.outcome, "position": act.position, "at": format_moment(act.at)}
 
 
 def describe_wait(wait: Wait, decision: str | None, history: RecordedSaga) -> dict[str, Any]:
     return {
         "name": wait.name,
         "decision": decision,
-        "at": describe_time(history.moments.get(decision or "")),
+        "at": format_moment(history.moments.get(decision or "")),
         "onward": list(wait.onward),
         "back": list(wait.back),
     }
 
 
-def describe_time(seconds: float | None) -> str | None:
+def format_moment(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

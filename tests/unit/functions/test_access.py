@@ -172,7 +172,7 @@ async def test_no_page_of_another_site_changes_anything(
     case: str, authentication: Authentication
 ) -> None:
     """A browser adds who signed in to whatever a page asks for, its forms and its JSON."""
-    found = routes(with_tokens(World().east, authentication))
+    found = routes(with_tokens(World(handlers=orders.handlers).east, authentication))
     headers = token(*Right) | ({**ELSEWHERE, **HERE}[case])
 
     statuses = {name: await call(one, headers) for name, one in found.items()}
@@ -197,18 +197,22 @@ async def test_no_page_of_another_site_changes_anything(
 async def test_a_browser_is_sent_to_sign_in_and_comes_back(
     case: str, headers: dict[str, str], status: int
 ) -> None:
-    page = routes(with_tokens(World().east, Authentication.BOTH))["page"].get_user_function()
+    page = routes(with_tokens(World().east, Authentication.BOTH))["page_faults"].get_user_function()
     accepts = {"accept": "text/html"} if case.startswith("a browser") else {}
     query = {"kind": "halt", "code": "k1"}
 
-    answer = await page(ask(method="GET", path="/operate", query=query, headers=accepts | headers))
+    answer = await page(
+        ask(method="GET", path="/operate/faults", query=query, headers=accepts | headers)
+    )
 
     assert answer.status_code == status
     if status == 302:
         place = urlsplit(answer.headers["Location"])
         # A place of this app alone, and without the key.
         assert (place.scheme, place.netloc, place.path) == ("", "", "/.auth/login/aad")
-        assert parse_qs(place.query) == {"post_login_redirect_uri": ["/api/operate?kind=halt"]}
+        assert parse_qs(place.query) == {
+            "post_login_redirect_uri": ["/api/operate/faults?kind=halt"]
+        }
 
 
 async def test_who_changes_something_is_not_sent_to_sign_in_nor_is_anybody_with_a_key() -> None:
