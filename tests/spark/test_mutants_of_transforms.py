@@ -104,7 +104,7 @@ MUTANTS: dict[str, tuple[ModuleType, str, str, str, Killer]] = {
         what_moved,
     ),
     "what sending refuses gets a number": (
-        *(judging, "plan_events", ".where(find_refusal(group).isNull())", ""),
+        *(judging, "plan_events", ".where(refusal.isNull())", ""),
         unsendable,
     ),
     "the gate lets everything through": (
