@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from pyspark.sql import SparkSession
 
-from shared.domain.message import BODY_BYTES_MAX, ID_CHARACTERS_MAX, STORED_BYTES_MAX
+from shared.domain.message import BODY_BYTES_MAX_BY_SKU, ID_CHARACTERS_MAX, STORED_BYTES_MAX
 from spark.check.reconciliation import FindingKind
 from spark.feed import build_feed_parser
 from spark.feeding.judging import Standing
@@ -64,8 +64,8 @@ def test_every_finding_every_reason_and_every_file_system_is_on_the_page(
     assert told == reasons
     assert PAGE.table("finding").names() == {finding.value for finding in FindingKind}
     assert {DISK, *RENAME_REFUSES} <= set(PAGE.words)
-    for limit in (BODY_BYTES_MAX, STORED_BYTES_MAX, ID_CHARACTERS_MAX):
-        assert f" {limit:,} " in PAGE.text
+    for limit in (*BODY_BYTES_MAX_BY_SKU.values(), STORED_BYTES_MAX, ID_CHARACTERS_MAX):
+        assert re.search(rf"[ (]{limit:,} ", PAGE.text)
 
 
 def test_spark_knows_every_setting_of_its_own_that_the_page_names(spark: SparkSession) -> None:
