@@ -85,7 +85,9 @@ def compare(
 
 
 # What a session consists of when nothing is left to do.
-FINAL_KINDS = frozenset({"genesis", "entry", "state", "ledger", "marker", "cursor", "regions"})
+FINAL_KINDS = frozenset(
+    {"genesis", "entry", "state", "ledger", "marker", "cursor", "regions", "saga"}
+)
 
 
 def leftover_violations(world: World) -> Iterator[Violation]:
