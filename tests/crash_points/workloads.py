@@ -40,6 +40,7 @@ from shared.engine.dispatch import deliver
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
 from shared.engine.operate.heartbeats import Heartbeats
+from shared.engine.operate.overview import Overview
 from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
@@ -406,6 +407,25 @@ async def dead_lettered(regions: BusinessRegions) -> object:
     return reports, regions.session_result(SESSION)
 
 
+async def renewed(regions: BusinessRegions) -> object:
+    """A report that expired in the error queue before anybody decided about it."""
+    said = dict[str, object](to_properties(BILLS[0]))
+    with regions.undisturbed():
+        report = await regions.workers["east"].rejecter.reject(SESSION, said, BILLS[0].body, "why")
+    regions.bus.queues["east", "errors"].clear()
+    expired = DeadLetter(SESSION, to_properties(report), report.body, "TTLExpiredException")
+    regions.bus.dead_letters["east", "errors"] = [expired]
+
+    async def renew(worker: Services) -> None:
+        await worker.dead_letters.renew_reports()
+        if regions.bus.dead_letters["east", "errors"]:
+            raise Unavailable("a later run puts it back")
+
+    await regions.insist(renew, "east")
+    regions.faults.is_over = True
+    return {*regions.sent("east", "errors")}
+
+
 async def refused_by_a_queue(regions: BusinessRegions) -> object:
     """An output that no queue takes, in whose place a tombstone goes."""
     regions.bus.largest = {(region, "out"): 1_000 for region in REGIONS}
@@ -705,7 +725,7 @@ async def ended(regions: BusinessRegions) -> object:
 
 
 async def archived(regions: BusinessRegions) -> object:
-    """Entries that an archive has to have first, a feed's beacon and a look at the health."""
+    """Entries that an archive has to have first, a beacon, and looks at health and overview."""
     regions.policy = replace(regions.policy, keeps_inputs=True)
     regions.replace_workers("both")
     with regions.undisturbed():
@@ -732,6 +752,14 @@ async def archived(regions: BusinessRegions) -> object:
         await worker.health.look()
 
     await regions.insist(look)
+
+    async def look_around(worker: Services) -> None:
+        leases = CosmosLeases(MemoryContainer(MemoryStore(regions.clock)))
+        given = (worker.journal, leases, worker.region, REGIONS, worker.errors)
+        if await Overview(*given, lag_seconds=5, standstill_seconds=300).look({}) is None:
+            raise Unavailable("a later run looks again")
+
+    await regions.insist(look_around)
     return await regions.result()
 
 
@@ -788,6 +816,7 @@ WORKLOADS: Mapping[str, Work] = {
         dropped,
         fenced,
         dead_lettered,
+        renewed,
         refused_by_a_queue,
         acknowledged_later,
         published,

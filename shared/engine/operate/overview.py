@@ -70,16 +70,16 @@ class Overview:
             # Another instance may have written it: the timer moves among them.
             self.kept = await self.leases.read(record_id(self.region, SWEEP), clock)
             now = clock.seconds
-            recent, signs, waiting = await asyncio.gather(
-                self.journal.recent_entries(now, LOOK_SECONDS, ENTRIES_MAX),
-                self.journal.oldest_signs(now, self.regions, self.standstill_seconds, SIGNS_MAX),
-                asyncio.gather(
-                    *(
-                        self.journal.waiting_seconds(now, region, self.lag_seconds, 1)
-                        for region in self.regions
-                    )
-                ),
+            journal = self.journal
+            # One after another: nobody waits for a look.
+            recent = await journal.recent_entries(now, LOOK_SECONDS, ENTRIES_MAX)
+            signs = await journal.oldest_signs(
+                now, self.regions, self.standstill_seconds, SIGNS_MAX
             )
+            waiting = [
+                await journal.waiting_seconds(now, region, self.lag_seconds, 1)
+                for region in self.regions
+            ]
         except LockstepError:
             return self.kept
         looked = {
