@@ -12,7 +12,7 @@ from string import Template
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from cli.failures import CommandFailed, Misuse
-from cli.regions import CONFIG
+from cli.regions import find_config
 
 # Where Lockstep is: a checkout, or what pip made of one.
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,8 +170,7 @@ def package_app(folder: Path, to: Path) -> None:
         shutil.copytree(app, to, ignore=LEFT_OUT, dirs_exist_ok=True)
         if own.exists():
             (to / "requirements.txt").write_text(lines + own.read_text("utf-8"), encoding="utf-8")
-    own_config = app / CONFIG.name
-    write_host(to / "host.json", needs_durable(to, own_config if own_config.exists() else CONFIG))
+    write_host(to / "host.json", needs_durable(to, find_config(app)))
 
 
 def needs_durable(package: Path, config: Path) -> bool:

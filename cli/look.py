@@ -48,6 +48,23 @@ def find_pages(
                 return
 
 
+def read_pages(
+    client: AppClient, what: str, limit: int, after: str | None, asked: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """Return the rows of a list's pages as one page, with the request units of all of them."""
+    pages = list(find_pages(client, what, what, limit, after, **asked))
+    units = sum(page["request_units"] for page in pages)
+    rows = [one for page in pages for one in page[what]]
+    return {what: rows, "after": pages[-1]["after"], "request_units": round(units, 2)}
+
+
+def tell_rest(page: Mapping[str, Any]) -> None:
+    """Say how a list goes on, if it does, and what it has cost."""
+    if page["after"] is not None:
+        tell(f"there are more: --after {shlex.quote(page['after'])}")
+    tell(f"{page['request_units']:.1f} request units")
+
+
 def find_standstills(
     client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
 ) -> list[dict[str, Any]]:
@@ -75,11 +92,9 @@ def print_sessions(
 ) -> None:
     """List sessions by name or last change, with what the newest entry of each says."""
     asked = {"prefix": prefix or None, "state": state, "order": "changed" if changed else None}
-    pages = list(find_pages(client_of(context), "sessions", "sessions", limit, after, **asked))
-    listed = [one for page in pages for one in page["sessions"]]
-    units, after = sum(page["request_units"] for page in pages), pages[-1]["after"]
+    found = read_pages(client_of(context), "sessions", limit, after, asked)
     if as_json:
-        print_json({"sessions": listed, "after": after, "request_units": round(units, 2)})
+        print_json(found)
         return
     rows = [
         (
@@ -90,16 +105,14 @@ def print_sessions(
             else (f"halted by {row['halted_by']}" if "halted_by" in row else None),
             ", ".join(f"{count} of {group}" for group, count in row.get("parked", {}).items()),
         )
-        for row in listed
+        for row in found["sessions"]
     ]
     columns = (
         *("session", "newest entry", "last change", "status", "written in"),
         *("needs attention", "parked"),
     )
     print_table(columns, rows, "There is no such session.")
-    if after is not None:
-        tell(f"there are more: --after {shlex.quote(after)}")
-    tell(f"{units:.1f} request units")
+    tell_rest(found)
 
 
 def print_session(context: typer.Context, session: SessionName, as_json: AsJson = False) -> None:
@@ -173,24 +186,20 @@ def list_sagas(
         return
     empty = "There is no such saga." if state or prefix or after else "No sagas yet."
     asked = {"state": state, "prefix": prefix or None}
-    pages = list(find_pages(client, "sagas", "sagas", limit, after, **asked))
-    listed = [one for page in pages for one in page["sagas"]]
-    units, after = sum(page["request_units"] for page in pages), pages[-1]["after"]
+    found = read_pages(client, "sagas", limit, after, asked)
     if as_json:
-        print_json({"sagas": listed, "after": after, "request_units": round(units, 2)})
+        print_json(found)
         return
     rows = [
         (
             *(one["key"], one["kind"], one["state"]),
             *((one[name] or "")[:19] for name in ("started", "changed")),
         )
-        for one in listed
+        for one in found["sagas"]
     ]
     columns = ("saga", "kind", "state", "started (UTC)", "last change (UTC)")
     print_table(columns, rows, empty)
-    if after is not None:
-        tell(f"there are more: --after {shlex.quote(after)}")
-    tell(f"{units:.1f} request units")
+    tell_rest(found)
 
 
 def show_saga(found: Mapping[str, Any], as_json: bool) -> None:

@@ -6,13 +6,13 @@ Every change is in the saga's journal before the response; Durable Functions is 
 import json
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import azure.durable_functions as df
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict
 
+from functions.http.descriptions import format_seconds
 from functions.http.operate import LIMIT, read_limit
 from functions.http.requests import (
     SAGA,
@@ -185,7 +185,7 @@ async def find_sagas(
             "kind": one.kind,
             "state": one.state,
             "started": one.started,
-            "changed": format_moment(one.changed),
+            "changed": format_seconds(one.changed),
             "links": {"self": path_to(SAGA, one.key)},
         }
         for one in found[:limit]
@@ -296,7 +296,7 @@ def describe_wait(wait: Wait, decision: str | None, history: RecordedSaga) -> di
 
 
 def format_moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+    return None if seconds is None else format_seconds(seconds)
 
 
 def link_saga(key: str) -> dict[str, str]:

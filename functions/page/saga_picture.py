@@ -1,8 +1,9 @@
 """A saga as a picture: its stages and waits in order, and over how much time each went."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from functions.http.descriptions import format_seconds
 from shared.domain.saga.plan import Step, StepOutcome, Wait
 from shared.domain.saga.record import SagaRecord
 from shared.engine.sagas.sagas import STARTED, RecordedSaga, StepAct
@@ -67,8 +68,7 @@ class Scale:
     def moment(self, at: float | None) -> Moment | None:
         if at is None:
             return None
-        time = datetime.fromtimestamp(at, UTC).isoformat()
-        return Moment(time, max(0.0, at - self.start))
+        return Moment(format_seconds(at), max(0.0, at - self.start))
 
     def bars(self, begin: float, end: float | None, look: str) -> tuple[Bar, ...]:
         """The stretch between two times; none where the end is not known."""

@@ -135,8 +135,7 @@ class Sagas:
         Unavailable or OutcomeUnknown.
         """
         if who is not None or why is not None:
-            require_line("name of who decided", who or "", WHO_CHARACTERS_MAX)
-            require_line("reason", why or "", WHY_CHARACTERS_MAX)
+            require_person(who, why)
         decided = SagaEvent(event=event, who=who, why=why)
         return await self.apply(event_message(key, decided, self.now))
 
@@ -150,8 +149,7 @@ class Sagas:
         """
         reason = CANCELLED
         if who is not None or why is not None:
-            require_line("name of who decided", who or "", WHO_CHARACTERS_MAX)
-            require_line("reason", why or "", WHY_CHARACTERS_MAX)
+            require_person(who, why)
             reason = f"{CANCELLED} by {who}: {why}"
         record = await self.read_record(key)
         if record is None or record.plan is None or record.at is None:
@@ -291,6 +289,12 @@ class Sagas:
     @property
     def now(self) -> str:
         return datetime.fromtimestamp(self.worker.clock.today(), UTC).isoformat()
+
+
+def require_person(who: str | None, why: str | None) -> None:
+    """Raise InvalidMessage where a decision does not say who made it, or why."""
+    require_line("name of who decided", who or "", WHO_CHARACTERS_MAX)
+    require_line("reason", why or "", WHY_CHARACTERS_MAX)
 
 
 def require_possible(handlers: Handlers, handler: Handler, start: Message) -> None:
