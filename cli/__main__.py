@@ -10,7 +10,17 @@ import typer
 
 from cli.backtest import backtest
 from cli.client import AppClient
-from cli.decide import VERBS, build_verb, edit, end_session, erase_data, redirect, replace_state
+from cli.decide import (
+    VERBS,
+    build_verb,
+    cancel_decision,
+    edit,
+    end_session,
+    erase_data,
+    list_decisions,
+    redirect,
+    replace_state,
+)
 from cli.display import tell
 from cli.doctor import doctor, find_lost_destinations
 from cli.errors import dismiss_report, print_errors, repeat_delivery
@@ -210,6 +220,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "watch": watch_session,
         "tail": tail_sessions,
         "faults": list_faults,
+        "decisions": list_decisions,
         "errors": print_errors,
         "sagas": list_sagas,
         "health": check_health,
@@ -230,6 +241,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "set-state": replace_state,
         "erase": erase_data,
         "end": end_session,
+        "cancel": cancel_decision,
     },
 }
 for panel, commands in COMMANDS.items():

@@ -1,7 +1,12 @@
-"""Commands that decide about what needs attention: previewed, then carried out one by one."""
+"""Commands that decide about what needs attention: previewed, and then carried out.
+
+About sessions that are named one after another; about causes, or everything, by bulk decisions of
+the app, which go on whatever becomes of this command.
+"""
 
 import getpass
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +15,22 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import AppClient, AppRefused, AppUnavailable
-from cli.display import open_progress, print_json, print_table
+from cli.display import open_progress, print_json, print_table, tell, tell_time
 from cli.failures import REFUSED, Misuse, NoAnswer
-from cli.look import AsJson, SessionName, client_of, find_standstills, read_session
+from cli.look import (
+    PAGE,
+    AsJson,
+    SessionName,
+    choose_causes,
+    client_of,
+    find_causes,
+    print_causes,
+    read_session,
+)
 from shared.domain.json_text import keep_json, write_object
+
+# Between two looks at a bulk decision that did not get further.
+PAUSE_SECONDS = 2.0
 
 Sessions = Annotated[
     list[str] | None, typer.Argument(metavar="[SESSION]...", help="the sessions it is about")
@@ -25,8 +42,9 @@ Who = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="everything listed that this verb ends")]
 Cause = Annotated[
-    str | None, typer.Option("--cause", help="everything listed whose cause contains this text")
+    str | None, typer.Option("--cause", help="everything whose cause contains this text")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what it is about")]
 At = Annotated[int | None, typer.Option("--at", min=0, help="the position of the entry")]
 Queue = Annotated[str | None, typer.Option("--queue", help="only outputs that are for this queue")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="carry it out without asking")]
@@ -48,31 +66,22 @@ def find_targets(
     client: AppClient,
     action: str,
     sessions: Sequence[str],
-    every: bool = False,
-    cause: str | None = None,
     at: int | None = None,
     queue: str | None = None,
 ) -> list[ChosenStandstill]:
-    """Return the chosen standstills that this action ends; raises Misuse for none or no choice."""
-    if sum((bool(sessions), every, cause is not None)) != 1:
-        raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
+    """Return what this action ends in these sessions; raises Misuse for none."""
     if at is not None and len(sessions) != 1:
         raise Misuse("--at is the position of an entry: it goes with one session")
-    if sessions:
-        names = dict.fromkeys(sessions)
-        found = [one for name in names for one in read_session(client, name)["standstills"]]
-    else:
-        found = find_standstills(client)
     targets = [
         ChosenStandstill(one["session"], one["cause"], verb)
-        for one in found
+        for name in dict.fromkeys(sessions)
+        for one in read_session(client, name)["standstills"]
         for verb in one["verbs"]
         if verb["action"] == action
-        and (cause is None or cause in one["cause"])
         and at in (None, verb.get("at"))
         and queue in (None, verb.get("queue"))
     ]
-    if not targets and action == "drop" and sessions and queue is not None:
+    if not targets and action == "drop" and queue is not None:
         # What is only pending is dropped where somebody names it, and by no list of standstills.
         verb = {"action": action, "queue": queue} | ({} if at is None else {"at": at})
         return [ChosenStandstill(name, "its outputs are pending", verb) for name in sessions]
@@ -98,8 +107,7 @@ def carry_out_decisions(
     """
     named = {"who": who or getpass.getuser(), "why": why, **(said or {})}
     if not yes:
-        rows = [(one.session, write_object({**one.verb, **named}), one.cause) for one in targets]
-        print_table(("session", "decision", "cause"), rows, "")
+        print_targets(targets, named)
         require_yes(f"Carry out {len(targets)}?")
     outcomes: list[dict[str, Any]] = []
     lost: NoAnswer | None = None
@@ -124,6 +132,15 @@ def carry_out_decisions(
         raise NoAnswer("not all of it is known; lockstep faults says what still stands")
     if any(not one["done"] for one in outcomes):
         raise typer.Exit(REFUSED)
+
+
+def print_targets(
+    targets: Sequence[ChosenStandstill], named: Mapping[str, Any] | None = None
+) -> None:
+    rows = [
+        (one.session, write_object({**one.verb, **(named or {})}), one.cause) for one in targets
+    ]
+    print_table(("session", "decision", "cause"), rows, "")
 
 
 def require_yes(question: str) -> None:
@@ -176,6 +193,175 @@ def read_body_option(text: str | None) -> dict[str, Any]:
         raise Misuse(f"the body is not JSON: {error}") from None
 
 
+def decide_about_chosen(
+    client: AppClient,
+    action: str,
+    sessions: Sequence[str],
+    *,
+    every: bool,
+    cause: str | None,
+    at: int | None = None,
+    queue: str | None,
+    to: str | None = None,
+    why: str,
+    who: str | None,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Decide about sessions by name, or about everything, or what has a cause; raises Misuse."""
+    if sum((bool(sessions), every, cause is not None)) != 1:
+        raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
+    if not sessions:
+        if at is not None:
+            raise Misuse("--at is the position of an entry: it goes with one session")
+        said = {"action": action, "who": who or getpass.getuser(), "why": why}
+        said |= {name: one for name, one in (("queue", queue), ("to", to)) if one is not None}
+        decide_about_causes(
+            client, said, None if every else cause, yes=yes, dry_run=dry_run, as_json=as_json
+        )
+        return
+    targets = find_targets(client, action, sessions, at, queue)
+    if dry_run:
+        print_targets(targets)
+        return
+    carry_out_decisions(
+        client,
+        targets,
+        why=why,
+        who=who,
+        yes=yes,
+        as_json=as_json,
+        said={"to": to} if to is not None else {},
+    )
+
+
+def decide_about_causes(
+    client: AppClient,
+    said: Mapping[str, str],
+    cause: str | None,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Carry out a bulk decision for each kind of which something has the cause, or of which all is.
+
+    Raises Misuse for none, and NoAnswer where nobody knows how far it has come.
+    """
+    counted = choose_causes(find_causes(client), cause)
+    chosen = [one for one in counted["causes"] if said["action"] in one["actions"]]
+    if not chosen:
+        raise Misuse(f"nothing that was chosen needs attention and is ended by {said['action']}")
+    if dry_run or not yes:
+        print_causes({"causes": chosen, "more": counted["more"]})
+    if dry_run:
+        return
+    total = sum(one["count"] for one in chosen)
+    if not yes:
+        require_yes(f"Carry out {said['action']} about {total}?")
+    ended = []
+    for kind in dict.fromkeys(one["kind"] for one in chosen):
+        causes = [one["cause"] for one in chosen if one["kind"] == kind]
+        wanted: dict[str, Any] = {**said, "kind": kind, "id": str(time.time_ns())}
+        wanted |= {} if cause is None else {"causes": causes}
+        ended.append(follow_decision(client, wanted))
+    if as_json:
+        print_json({"decisions": ended})
+    else:
+        print_decisions(ended)
+        print_shown(ended)
+    if any(one["state"] != "done" or has_failed(one) for one in ended):
+        raise typer.Exit(REFUSED)
+
+
+def follow_decision(client: AppClient, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a bulk decision carried out piece by piece, until it has ended; raises NoAnswer."""
+    body, known = write_object(wanted).encode(), ""
+    found: dict[str, Any] = {}
+    with open_progress() as progress:
+        task = progress.add_task(f"{wanted['action']} ({wanted['kind']})", total=None)
+        try:
+            while True:
+                # The same again goes on with the same decision, whichever region takes it.
+                found = client.ask("POST", "decisions", {}, body, is_repeatable=True)
+                count = sum(found["outcomes"].values())
+                progress.update(task, total=found["about"], completed=count)
+                if found["state"] != "running":
+                    return found
+                if known == (known := write_object(found["outcomes"])):
+                    # Somebody else carries it out, or it waits for what is not there.
+                    time.sleep(PAUSE_SECONDS)
+        except (NoAnswer, KeyboardInterrupt) as error:
+            name = f" {found['id']}" if found else ""
+            tell(f"what has begun goes on by itself: lockstep decisions{name} shows it")
+            if found:
+                tell(f"lockstep cancel{name} --why ... ends it")
+            raise error
+
+
+def has_failed(decision: Mapping[str, Any]) -> bool:
+    return bool(decision["outcomes"]["failed"] or decision["outcomes"]["refused"])
+
+
+def list_decisions(
+    context: typer.Context,
+    decision: Annotated[str | None, typer.Argument(help="the id of one")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=PAGE, help="so many at most")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List bulk decisions of the last month by their last change, or show what came of one."""
+    asked = {"id": decision, "limit": str(limit)}
+    found = client_of(context).get("decisions", **asked)["decisions"]
+    if as_json:
+        print_json({"decisions": found})
+        return
+    print_decisions(found)
+    if decision is not None:
+        print_shown(found)
+
+
+def cancel_decision(
+    context: typer.Context,
+    decision: Annotated[str, typer.Argument(help="its id")],
+    why: Why,
+    who: Who = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a bulk decision before its end; what is done stays done."""
+    body = write_object({"id": decision, "who": who or getpass.getuser(), "why": why}).encode()
+    found = client_of(context).ask("POST", "decisions/cancellation", {}, body, is_repeatable=True)
+    if as_json:
+        print_json(found)
+    else:
+        print_decisions([found])
+
+
+def print_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        (
+            *(one["id"], tell_time(one["begun"]), one["action"], one["kind"], one["state"]),
+            *(one["about"], *one["outcomes"].values()),
+            f"{one['who']}: {one['why']}",
+        )
+        for one in decisions
+    ]
+    outcomes = ("done", "failed", "over", "refused")
+    columns = ("decision", "begun", "action", "kind", "state", "about", *outcomes, "who and why")
+    print_table(columns, rows, "Nothing was decided in the last month.")
+
+
+def print_shown(decisions: Sequence[Mapping[str, Any]]) -> None:
+    """Print what is shown of single sessions, where something is."""
+    shown = [
+        (one["session"], one["outcome"], one["text"])
+        for decision in decisions
+        for one in decision["shown"]
+    ]
+    if shown:
+        print_table(("session", "outcome", "why"), shown, "")
+
+
 def build_verb(action: str) -> Callable[..., None]:
     """The command of an action that says nothing more than what it is about."""
 
@@ -189,11 +375,23 @@ def build_verb(action: str) -> Callable[..., None]:
         queue: Queue = None,
         who: Who = None,
         yes: Yes = False,
+        dry_run: DryRun = False,
         as_json: AsJson = False,
     ) -> None:
-        client = client_of(context)
-        targets = find_targets(client, action, sessions or (), every, cause, at, queue)
-        carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json)
+        decide_about_chosen(
+            client_of(context),
+            action,
+            sessions or (),
+            every=every,
+            cause=cause,
+            at=at,
+            queue=queue,
+            why=why,
+            who=who,
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
 
     return verb
 
@@ -228,13 +426,23 @@ def redirect(
     queue: Queue = None,
     who: Who = None,
     yes: Yes = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Send outputs that are blocked at a queue to another one."""
-    client = client_of(context)
-    targets = find_targets(client, "redirect", sessions or (), every, cause, queue=queue)
-    carry_out_decisions(
-        client, targets, why=why, who=who, yes=yes, as_json=as_json, said={"to": to}
+    decide_about_chosen(
+        client_of(context),
+        "redirect",
+        sessions or (),
+        every=every,
+        cause=cause,
+        queue=queue,
+        to=to,
+        why=why,
+        who=who,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
     )
 
 

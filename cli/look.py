@@ -13,7 +13,6 @@ from cli.display import open_progress, print_json, print_table, tell, tell_time
 from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
-FAULTS_MAX = 1_000
 # What an app hears at least this often, in seconds, is told about when it is silent.
 OFTEN_SECONDS = 240
 
@@ -65,12 +64,10 @@ def tell_rest(page: Mapping[str, Any]) -> None:
     tell(f"{page['request_units']:.1f} request units")
 
 
-def find_standstills(
-    client: AppClient, kind: str | None = None, limit: int = FAULTS_MAX
-) -> list[dict[str, Any]]:
-    """Return the standstills, the newest first."""
-    pages = find_pages(client, "standstills", "faults", limit, None, kind=kind)
-    return [one for page in pages for one in page["standstills"]]
+def find_causes(client: AppClient, kind: str | None = None) -> dict[str, Any]:
+    """Return what needs attention by cause, the most urgent first, and whether that is all."""
+    found: dict[str, Any] = client.get("causes", kind=kind)
+    return found
 
 
 def read_session(client: AppClient, session: str) -> dict[str, Any]:
@@ -141,14 +138,61 @@ def print_session(context: typer.Context, session: SessionName, as_json: AsJson 
 
 
 def list_faults(
-    context: typer.Context, kind: KindNames = None, limit: Limit = PAGE, as_json: AsJson = False
+    context: typer.Context,
+    kind: KindNames = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", help="only causes that contain this text")
+    ] = None,
+    limit: Limit = PAGE,
+    as_json: AsJson = False,
 ) -> None:
-    """List what needs attention in any session, the newest first, with the verbs that end it."""
-    found = find_standstills(client_of(context), kind, limit)
+    """Count what needs attention by cause, and list it with the verbs that end it.
+
+    What stops a session comes first, and of a cause what is newest.
+    """
+    client = client_of(context)
+    counted = choose_causes(find_causes(client, kind), cause)
+    found: list[dict[str, Any]] = []
+    asked = [{"kind": one["kind"], "cause": one["cause"]} for one in counted["causes"]]
+    if cause is None:
+        asked = [{"kind": name} for name in dict.fromkeys(one["kind"] for one in asked)]
+    for one in asked:
+        if len(found) < limit:
+            pages = find_pages(client, "standstills", "faults", limit - len(found), None, **one)
+            found += [row for page in pages for row in page["standstills"]]
+    total = sum(one["count"] for one in counted["causes"])
+    is_more = counted["more"] or total > len(found)
     if as_json:
-        print_json({"standstills": found})
+        print_json({"causes": counted["causes"], "standstills": found, "more": is_more})
         return
+    if len(counted["causes"]) > 1 or is_more:
+        print_causes(counted)
     print_standstills(found)
+    if is_more:
+        tell(f"there are more: {len(found)} of {total} are shown; say a higher --limit")
+
+
+def choose_causes(counted: Mapping[str, Any], text: str | None) -> dict[str, Any]:
+    """Return those causes that contain a text, as they are or without what differs."""
+    chosen = [
+        one
+        for one in counted["causes"]
+        if text is None or text in one["cause"] or text in one["example"]
+    ]
+    return {"causes": chosen, "more": counted["more"]}
+
+
+def print_causes(counted: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            *(one["kind"], one["count"], tell_time(one["oldest"])),
+            *(", ".join(one["actions"]), one["cause"]),
+        )
+        for one in counted["causes"]
+    ]
+    print_table(("kind", "how many", "oldest", "ended by", "cause"), rows, "")
+    if counted["more"]:
+        tell("there are more than were counted")
 
 
 def print_standstills(standstills: list[dict[str, Any]]) -> None:

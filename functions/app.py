@@ -4,7 +4,7 @@ import logging
 
 import azure.functions as func
 
-from functions.http import asyncapi, error_queue, ingest, openapi, operate, sagas, watch
+from functions.http import asyncapi, bulk, error_queue, ingest, openapi, operate, sagas, watch
 from functions.page import decisions, overview, page, regions
 from functions.page import error_queue as page_error_queue
 from functions.page.view import adapt_pages
@@ -15,7 +15,7 @@ from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
 
 HTTP_MODULES = (
-    *(ingest, operate, watch, error_queue, openapi, asyncapi),
+    *(ingest, operate, bulk, watch, error_queue, openapi, asyncapi),
     *(overview, page, regions, decisions, page_error_queue),
 )
 # Of a function that has one, the host needs the extension of Durable Functions.

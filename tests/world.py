@@ -12,10 +12,10 @@ from shared.domain.handler import OUTPUTS, Context, Handled, Handlers, OnFault, 
 from shared.domain.journal import Owner
 from shared.domain.message import Message, Number, derive_id
 from shared.domain.outbox import AppQueues
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services, build
 from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
 from shared.ports import Document, SessionNeed, Telemetry

@@ -11,8 +11,8 @@ from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message
 from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
 from shared.domain.overview import RegionRecord
-from shared.domain.standstill import Standstill, StandstillKind
-from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
+from shared.domain.resolution import verbs_of
+from shared.domain.standstill import Standstill
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
@@ -100,18 +100,15 @@ def describe_resolution(resolution: Resolution) -> dict[str, Any]:
 def describe_standstill(standstill: Standstill) -> dict[str, Any]:
     """Return a standstill as JSON, with the verbs that end it.
 
-    Each verb is the body of a resolution that only lacks who decided and why. Newer code comes by a
-    deployment, not by a verb.
+    Each verb is the body of a resolution that only lacks who decided and why.
     """
-    is_for_code = standstill.kind is StandstillKind.GAP and standstill.group is None
-    actions = () if is_for_code else VERBS[standstill.kind]
     missing = {"group": standstill.group, "first": standstill.first, "last": standstill.last}
     described: dict[str, Any] = {
         "kind": standstill.kind.value,
         "session": standstill.session,
         "since": format_seconds(standstill.since),
         "cause": standstill.cause,
-        "verbs": [describe_verb(standstill, action) for action in actions],
+        "verbs": verbs_of(standstill),
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
         "help": STANDSTILL_HELP.format(kind=standstill.kind.value),
         "position": standstill.position,
@@ -144,19 +141,6 @@ def describe_overview(record: RegionRecord) -> dict[str, Any]:
         },
         "rate": {region: record.minutes[region][at].rate for region, at in newest.items()},
     }
-
-
-def describe_verb(standstill: Standstill, action: ResolutionAction) -> dict[str, Any]:
-    """The body of a resolution about this, without who decided and why."""
-    about = {
-        "at": standstill.position,
-        "group": standstill.group,
-        "number": standstill.last,
-        "queue": standstill.queue,
-    }
-    taken = frozenset().union(*ARGUMENTS[action])
-    said = {name: value for name, value in about.items() if name in taken and value is not None}
-    return {"action": action.value, **said}
 
 
 def describe_outbox(outbox: Outbox) -> dict[str, Any]:

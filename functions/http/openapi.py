@@ -11,8 +11,9 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from functions.http import asyncapi, error_queue, ingest, operate, sagas, watch
+from functions.http import asyncapi, bulk, error_queue, ingest, operate, sagas, watch
 from functions.http.asyncapi import REFERENCE, VERSION, find_messages
+from functions.http.bulk import BulkBody, CancelBody
 from functions.http.error_queue import RepeatBody
 from functions.http.operate import ResolutionBody
 from functions.http.requests import IN_QUERY
@@ -62,7 +63,8 @@ async def answer_openapi(services: Services, _: func.HttpRequest) -> func.HttpRe
 
 # What the document describes, and after it what it does where the app has sagas.
 DESCRIBED = (
-    *(*ingest.routes.declared, *operate.routes.declared, *watch.routes.declared),
+    *(*ingest.routes.declared, *operate.routes.declared, *bulk.routes.declared),
+    *watch.routes.declared,
     *(*error_queue.routes.declared, *routes.declared, *asyncapi.routes.declared),
 )
 
@@ -71,7 +73,7 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
     """The whole document, for an app with these handlers."""
     kinds = [handlers.by_type[kind] for kind in sorted(kinds_of(handlers))]
     messages = find_messages(handlers)
-    own: list[type[BaseModel]] = [ResolutionBody, RepeatBody]
+    own: list[type[BaseModel]] = [ResolutionBody, BulkBody, CancelBody, RepeatBody]
     models = own + [one.body for one in (*messages, *kinds)]
     answering = {one.message_type: one.answer for one in messages if one.answer is not None}
     described: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {
@@ -85,6 +87,8 @@ def describe_api(handlers: Handlers) -> dict[str, Any]:
 
     bodies = {
         "resolve": take_json(refer(ResolutionBody)),
+        "decide": take_json(refer(BulkBody)),
+        "cancel_decision": take_json(refer(CancelBody)),
         "send_again": take_json(refer(RepeatBody)),
         "ingest": take_one_of(messages, refer),
         "start_saga": take_one_of(kinds, refer),

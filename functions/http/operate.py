@@ -24,11 +24,11 @@ from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.journal import Entry, Status
 from shared.domain.message import require_text
 from shared.domain.overview import NO_RECORD, RegionRecord
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.spending import count_spending
 from shared.domain.standstill import ListPlace, StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.heartbeats import Age
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.operate.standstills import READ_AT_ONCE
 from shared.ports import SessionNeed
 
@@ -266,6 +266,7 @@ def is_in_state(head: Entry, state: str) -> bool:
     {200: "A page, and where the next one begins.", **REFUSED},
     {
         "kind": {**TEXT, "description": f"some of {', '.join(StandstillKind)}, with commas"},
+        "cause": {**TEXT, "description": "a cause as GET /api/causes names it"},
         "limit": LIMIT,
         "after": TEXT,
     },
@@ -273,10 +274,10 @@ def is_in_state(head: Entry, state: str) -> bool:
 async def list_standstills(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """List the standstills of any session, the newest first, page by page.
 
-    `kind` asks for some kinds only, `limit` for so many at once, and `after` goes on where an
-    earlier answer ended.
+    `kind` asks for some kinds only, `cause` for one cause of them, `limit` for so many at once, and
+    `after` goes on where an earlier answer ended.
     """
-    require_request(request, frozenset({"kind", "limit", "after"}))
+    require_request(request, frozenset({"kind", "cause", "limit", "after"}))
     listed, after = await read_standstills(services, request.params)
     return respond({"standstills": listed, "after": after})
 
@@ -285,8 +286,10 @@ async def read_standstills(
     services: Services, parameters: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
     """A page of standstills, and where the next begins; raises InvalidMessage or Unavailable."""
+    cause = parameters.get("cause")
     page = await services.standstills.find(
         read_kinds(parameters),
+        causes={cause} if cause else None,
         after=read_place(parameters.get("after")),
         limit=read_limit(parameters),
     )
@@ -358,14 +361,12 @@ async def decide_and_describe(
     services: Services, session: str, decision: ResolutionRequest
 ) -> dict[str, Any]:
     """Carry out a decision and say what came of it; raises as `Resolver` does."""
+    result = await services.resolver.decide(session, decision)
+    if isinstance(result, Entry):
+        return {"session": session, "entry": describe_entry(result)}
     if decision.action is ResolutionAction.DELIVER:
-        left = await services.resolver.deliver(session, decision)
-        regions = dict.fromkeys(region for one in left for region in one.outbox.regions)
-        missing = [missed for one in left for missed in describe_parts(one)]
+        regions = dict.fromkeys(region for one in result for region in one.outbox.regions)
+        missing = [missed for one in result for missed in describe_parts(one)]
         return {"session": session, "pending": sorted(regions), "missing": missing}
-    if decision.queue is not None:
-        blocked = await services.resolver.decide_outputs(session, decision.queue, decision)
-        waiting = {r for one in blocked for r in (*one.outbox.blocked, *one.outbox.regions)}
-        return {"session": session, "blocked": sorted(waiting)}
-    entry = await services.resolver.resolve(session, decision)
-    return {"session": session, "entry": describe_entry(entry)}
+    waiting = {r for one in result for r in (*one.outbox.blocked, *one.outbox.regions)}
+    return {"session": session, "blocked": sorted(waiting)}

@@ -25,6 +25,7 @@ STATUSES: Mapping[type[LockstepError], int] = {
     errors.MessageFaulted: 422,
     errors.TooOld: 410,
     errors.UnknownSession: 404,
+    errors.UnknownDecision: 404,
     errors.ContentConflict: 409,
     errors.NotHalted: 409,
     errors.NotBlocked: 409,

@@ -22,9 +22,9 @@ from shared.domain.errors import InvalidMessage, UnknownSession
 from shared.domain.journal import Status
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
+from shared.domain.resolution import POSITION_MAX
 from shared.domain.spending import count_spending
 from shared.engine.build import Services
-from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.operate.watch import BEFORE_ALL, Changes
 
 WAIT_SECONDS, WAIT_SECONDS_MAX = 10, 20

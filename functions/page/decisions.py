@@ -1,9 +1,11 @@
-"""Decisions by the operations page: shown first, then carried out one after another.
+"""Decisions by the operations page: shown first, then carried out, and told where they are kept.
 
 A decision is the same as over JSON: it is about an entry by its position, so that of two people who
-press at once only one has an effect, and it is recorded with who and why.
+press at once only one has an effect, and it is recorded with who and why. A form that was carried
+out leads to a page that only looks, so that loading it again decides nothing.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,25 +14,25 @@ from urllib.parse import parse_qs
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from functions.http.operate import STANDSTILLS_MAX, ResolutionBody, decide_and_describe
+from functions.http.bulk import describe_bulk, make_bulk
+from functions.http.operate import STANDSTILLS_MAX, ResolutionBody
 from functions.http.requests import read_decision, require_request
 from functions.http.routes import HttpRoutes, principal_of
-from functions.page.view import render, show_problems
+from functions.page.view import HEADERS, link, render, show_problems
 from shared.domain.access import Principal, Right
-from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
+from shared.domain.bulk import BulkDecision, BulkMember, BulkState
+from shared.domain.errors import InvalidBody, InvalidMessage
 from shared.domain.json_text import keep_json, write_object
 from shared.domain.message import require_text
-from shared.domain.reports import shorten
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
+from shared.domain.standstill import StandstillKind
 from shared.domain.values import summarise
 from shared.engine.build import Services
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.engine.operate.bulk import PIECE_SECONDS, require_bulk
 
-# Decisions of one form are begun at least so far apart: what was parked is processed by each, and
-# the queues that it sends to belong to others, too.
-PACE_SECONDS = 0.1
-# No further decision of a form is begun after so long: a person waits for the page.
-CARRY_OUT_SECONDS = 60.0
-ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed"})
+ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed", "id"})
+# Those that are listed, and how often a browser asks how far one has come, in seconds.
+DECISIONS_SHOWN, REFRESH_SECONDS = 50, 2
 routes = HttpRoutes(show_problems)
 
 
@@ -43,6 +45,15 @@ class Choice(BaseModel):
     verbs: list[dict[str, Any]]
 
 
+class Everything(BaseModel):
+    """The choice of everything of a kind that has one general cause."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    kind: str
+    cause: str
+
+
 @dataclass(frozen=True, slots=True)
 class ChosenVerb:
     session: str
@@ -51,27 +62,119 @@ class ChosenVerb:
 
 @routes.add("page_decision", "POST operate/decision", Right.RESOLVE)
 async def answer_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """Show what a form would do, or do it where it says `confirmed`.
+    """Show what a form would do, or do it where it says `confirmed`, and lead to what came of it.
 
-    Raises InvalidBody and InvalidMessage.
+    The same form again does nothing more. Raises InvalidBody and InvalidMessage.
     """
-    fields = read_fields(request, ONCE, frozenset({"what"}))
+    fields = read_fields(request, ONCE, frozenset({"what", "all"}))
     principal = principal_of(services, request)
-    decisions = read_decisions(fields, principal)
-    if fields.get("confirmed") == ["yes"]:
-        outcomes = await carry_out_all(services, decisions)
-        return render(request, "outcomes.html", outcomes=outcomes)
+    action = fields.get("action", [""])[0]
+    is_confirmed = fields.get("confirmed") == ["yes"]
     said = {name: values[0] for name, values in fields.items() if name in ONCE}
-    said["who"] = decisions[0].request.who
-    replaced = await read_replaced(services, decisions)
+    if action == ResolutionAction.EDIT:
+        return await answer_edit(services, request, fields, said, is_confirmed=is_confirmed)
+    wanted = read_bulk(fields, principal)
+    if is_confirmed:
+        decision = await services.bulk.begin(wanted)
+        return lead_to(request, "/decisions", id=decision.id)
+    about = len(wanted.members)
+    if wanted.kind is not None:
+        counted, _ = await services.standstills.causes({wanted.kind})
+        about = sum(one.count for one in counted if one.cause in (wanted.causes or ()))
+    # What identifies this decision, however often its form is sent.
+    said |= {"who": wanted.who, "id": str(time.time_ns())}
     return render(
         request,
         "preview.html",
-        decisions=decisions,
+        wanted=wanted,
+        about=about,
         said=said,
-        choices=fields["what"],
-        replaced=replaced,
+        chosen={name: fields.get(name, []) for name in ("what", "all")},
+        replaced=None,
     )
+
+
+async def answer_edit(
+    services: Services,
+    request: func.HttpRequest,
+    fields: Mapping[str, list[str]],
+    said: dict[str, str],
+    *,
+    is_confirmed: bool,
+) -> func.HttpResponse:
+    """Show or carry out the edit of one message; what is no JSON stays in its form."""
+    chosen = list(dict.fromkeys(fields.get("what", [])))
+    if len(chosen) != 1 or "all" in fields:
+        raise InvalidMessage("one message is edited at a time")
+    principal = principal_of(services, request)
+    try:
+        one = read_choice(chosen[0], "edit", fields, principal)
+    except InvalidBody as error:
+        if "body" not in said:
+            raise
+        who = principal.name if principal else ""
+        return render(
+            request, "edit.html", 400, wrong=str(error), choice=chosen[0], said=said, who=who
+        )
+    if is_confirmed:
+        await services.resolver.decide(one.session, one.request)
+        return lead_to(request, "/session", session=one.session)
+    entry = await services.journal.entry(one.session, one.request.at or 0)
+    message = entry.message if entry else None
+    return render(
+        request,
+        "preview.html",
+        wanted=BulkDecision(
+            "", "edit", one.request.who, one.request.why, members=(make_member(one),)
+        ),
+        about=1,
+        said=said | {"who": one.request.who},
+        chosen={"what": chosen, "all": []},
+        replaced=message.body.decode(errors="replace") if message else "",
+    )
+
+
+def lead_to(request: func.HttpRequest, page: str, **parameters: Any) -> func.HttpResponse:
+    """An answer to a form that has a browser ask for a page, which may be loaded again."""
+    to = link(request, page, **parameters)
+    return func.HttpResponse(status_code=303, headers={**HEADERS, "Location": to})
+
+
+@routes.add("page_decisions", "GET operate/decisions", Right.LOOK)
+async def show_decisions(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Show what came of a decision so far, or list the decisions of the last month."""
+    require_request(request, frozenset({"id"}))
+    wanted = request.params.get("id", "")
+    if not wanted:
+        newest = await services.bulk.store.newest(DECISIONS_SHOWN)
+        return render(request, "decisions.html", decisions=[describe_bulk(one) for one in newest])
+    decision = await services.bulk.read(wanted)
+    principal = principal_of(services, request)
+    is_running = decision.state is BulkState.RUNNING
+    return render(
+        request,
+        "decision.html",
+        refresh=REFRESH_SECONDS if is_running else 0,
+        one=describe_bulk(decision),
+        decided=decision.decided,
+        is_running=is_running,
+        who=principal.name if principal else "",
+    )
+
+
+@routes.add("page_decisions_change", "POST operate/decisions", Right.RESOLVE)
+async def answer_decisions_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Go on with a bulk decision at once, or end it where the form says who and why."""
+    fields = read_fields(request, frozenset({"id", "who", "why"}))
+    said = {name: values[0] for name, values in fields.items()}
+    principal = principal_of(services, request)
+    wanted = said.get("id", "")
+    if "why" in said:
+        who = principal.name if principal else said.get("who", "")
+        await services.bulk.cancel(wanted, who, said["why"])
+    else:
+        await services.bulk.go_on(wanted, PIECE_SECONDS)
+    return lead_to(request, "/decisions", id=wanted)
 
 
 def read_fields(
@@ -95,17 +198,30 @@ def read_fields(
     return fields
 
 
-def read_decisions(
-    fields: Mapping[str, list[str]], principal: Principal | None
-) -> list[ChosenVerb]:
+def read_bulk(fields: Mapping[str, list[str]], principal: Principal | None) -> BulkDecision:
     """Return what is to be decided, each once; raises InvalidBody or InvalidMessage."""
-    chosen = list(dict.fromkeys(fields.get("what", [])))
     action = fields.get("action", [""])[0]
-    if not 1 <= len(chosen) <= STANDSTILLS_MAX:
-        raise InvalidMessage(f"mark at least one, and at most {STANDSTILLS_MAX}")
-    if action == ResolutionAction.EDIT and len(chosen) > 1:
-        raise InvalidMessage("one message is edited at a time")
-    return [read_choice(text, action, fields, principal) for text in chosen]
+    chosen = list(dict.fromkeys(fields.get("what", [])))
+    said: dict[str, Any] = {
+        name: fields.get(name, [""])[0] for name in ("id", "action", "who", "why", "to")
+    }
+    if principal is not None:
+        said["who"] = principal.name
+    said |= {"to": said["to"] if action == ResolutionAction.REDIRECT else None, "causes": None}
+    if every := fields.get("all"):
+        try:
+            choice = Everything.model_validate_json(every[0])
+            said |= {"kind": StandstillKind(choice.kind), "causes": [choice.cause]}
+        except ValueError as error:
+            raise InvalidBody(f"all: {error}") from error
+    else:
+        if not 1 <= len(chosen) <= STANDSTILLS_MAX:
+            raise InvalidMessage(f"mark at least one, and at most {STANDSTILLS_MAX}")
+        read = [read_choice(text, action, fields, principal) for text in chosen]
+        said["members"] = tuple(map(make_member, read))
+    wanted = make_bulk(**said)
+    require_bulk(wanted)
+    return wanted
 
 
 def read_choice(
@@ -135,44 +251,11 @@ def read_choice(
     )
 
 
-async def read_replaced(services: Services, decisions: list[ChosenVerb]) -> str | None:
-    """The body that an edit replaces, as it is in the journal."""
-    one = decisions[0]
-    if one.request.action is not ResolutionAction.EDIT or one.request.at is None:
-        return None
-    entry = await services.journal.entry(one.session, one.request.at)
-    return entry.message.body.decode(errors="replace") if entry and entry.message else None
-
-
-async def carry_out_all(services: Services, decisions: list[ChosenVerb]) -> list[dict[str, Any]]:
-    """Return the result of each decision, in order; one that fails does not stop the others."""
-    until = services.worker.clock.now() + CARRY_OUT_SECONDS
-    outcomes: list[dict[str, Any]] = []
-    for number, one in enumerate(decisions):
-        if number:
-            await services.worker.clock.sleep(PACE_SECONDS)
-        outcome: dict[str, Any] = {"session": one.session, "action": one.request.action.value}
-        if services.worker.clock.now() >= until:
-            outcome |= {"done": False, "text": "not begun: time was up; it still needs attention"}
-        else:
-            try:
-                outcome |= describe_outcome(
-                    await decide_and_describe(services, one.session, one.request)
-                )
-            except LockstepError as error:
-                text = f"{type(error).__name__}: {shorten(str(error))}"
-                outcome |= {"done": False, "text": text}
-        outcomes.append(outcome)
-    return outcomes
-
-
-def describe_outcome(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return in a sentence what the answer to a decision means."""
-    if entry := document.get("entry"):
-        text = f"recorded at position {entry['position']}, which is {entry['status']}"
-        reason = f": {entry['reason']}" if entry.get("reason") else ""
-        return {"done": entry["status"] != "faulted", "text": text + reason}
-    left = document.get("pending") or document.get("blocked")
-    if left:
-        return {"done": False, "text": f"still missing in {' and '.join(left)}"}
-    return {"done": True, "text": "nothing is left"}
+def make_member(chosen: ChosenVerb) -> BulkMember:
+    """Return what was chosen, without who decides, why, and what an edit says."""
+    names = ("at", "group", "number", "queue")
+    said = {name: getattr(chosen.request, name) for name in names}
+    verb = {"action": chosen.request.action.value} | {
+        k: v for k, v in said.items() if v is not None
+    }
+    return BulkMember(chosen.session, verb)

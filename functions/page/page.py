@@ -8,6 +8,7 @@ from typing import Any
 
 import azure.functions as func
 
+from functions.http.bulk import describe_causes
 from functions.http.descriptions import describe_entry
 from functions.http.operate import (
     LOOKED_MAX,
@@ -36,11 +37,11 @@ from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
+from shared.domain.resolution import POSITION_MAX
 from shared.domain.saga.plan import CANCELLED
 from shared.domain.saga.record import kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
-from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.sagas.sagas import Sagas
 
 # Sessions, entries and sagas on one page.
@@ -58,17 +59,22 @@ saga_routes = HttpRoutes(show_problems)
 
 @routes.add("page_faults", "GET operate/faults", Right.LOOK)
 async def show_faults(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A page of what needs attention, grouped by cause."""
-    require_request(request, frozenset({"kind", "after", "limit"}))
+    """A page of what needs attention, grouped by cause, and all causes where there are more."""
+    require_request(request, frozenset({"kind", "cause", "after", "limit"}))
     listed, after = await read_standstills(services, request.params)
+    kinds = {"kind": request.params.get("kind", "")}
+    is_first = not request.params.get("after")
+    counted = await describe_causes(services, kinds) if after and is_first else None
     return render(
         request,
         "faults.html",
         groups=group_by_cause(listed),
+        counted=counted,
         count=len(listed),
         after=after,
         kinds=list(StandstillKind),
         kind=request.params.get("kind", ""),
+        cause=request.params.get("cause", ""),
         limit=request.params.get("limit", ""),
         who=name_caller(services, request),
     )

@@ -1,7 +1,6 @@
 """The rendering of the operations page: templates, links, and what they are given."""
 
 import json
-import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import cache, partial, wraps
@@ -19,6 +18,7 @@ from functions.http.routes import Answer
 from shared.domain.errors import LockstepError
 from shared.domain.moments import describe_time, parse_seconds
 from shared.domain.spending import CURRENT, count_spending
+from shared.domain.standstill import URGENCY, generalise
 from shared.engine.build import Services
 
 ROUTE = "/operate"
@@ -30,6 +30,7 @@ PAGES = (
     ("/sessions", "Sessions"),
     ("/errors", "Error queue"),
     ("/sagas", "Sagas"),
+    ("/decisions", "Decisions"),
 )
 # Nothing is loaded or run, nothing is kept, and no address (it may hold a key) is told elsewhere.
 # With no-referrer a browser would say of a form here that it is of no origin at all.
@@ -41,12 +42,6 @@ HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
     "X-Content-Type-Options": "nosniff",
 }
-
-# UUIDs, other long hexadecimal ids with a digit in them, and numbers.
-VARYING = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-z]*\d)[0-9a-f]{8,}\b|\d+",
-    re.IGNORECASE,
-)
 
 
 @cache
@@ -148,28 +143,26 @@ def keys_of(request: func.HttpRequest) -> dict[str, str]:
     return {name: request.params[name] for name in HOST_PARAMETERS & request.params.keys()}
 
 
-def generalise(cause: str, session: str) -> str:
-    """A cause without what differs from message to message: its session, ids and numbers."""
-    return VARYING.sub("…", re.sub(rf"(?<!\w){re.escape(session)}(?!\w)", "…", cause))
-
-
 def group_by_cause(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return standstills by their cause, with the verbs that all of one cause have in common.
 
-    Causes that differ in the names of sessions, in ids or in numbers only are the same. `choice` is
-    what a form sends of each: its session, and the verbs about it.
+    What stops a session comes first. Causes that differ in the names of sessions, in ids or in
+    numbers only are the same. `choice` is what a form sends of each: its session, and the verbs
+    about it; `all` is what it sends of everything with this cause.
     """
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for one in listed:
         actions = [verb["action"] for verb in one["verbs"]]
         cause = generalise(one["cause"], one["session"])
-        empty = {"kind": one["kind"], "cause": one["cause"], "actions": actions, "members": []}
+        every = write_json({"kind": one["kind"], "cause": cause})
+        empty = {"kind": one["kind"], "cause": one["cause"], "actions": actions, "all": every}
+        empty["members"] = []
         group = groups.setdefault((one["kind"], cause), empty)
         if one["cause"] != group["cause"]:
             group["cause"] = cause
         choice = write_json({"session": one["session"], "verbs": one["verbs"]})
         group["members"].append({**one, "choice": choice})
-    return list(groups.values())
+    return sorted(groups.values(), key=lambda one: URGENCY.index(one["kind"]))
 
 
 def compare_states(before: Any, after: Any, path: str = "") -> list[tuple[str, str, str]]:

@@ -14,6 +14,7 @@ from shared.domain.errors import LockstepError
 from shared.domain.measures import POSTPONED
 from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
+from shared.engine.operate.bulk import BulkDecisions
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.heartbeats import COMPACT, SWEEP
@@ -53,6 +54,7 @@ def build_recovery_blueprint(services: Services) -> func.Blueprint:
             seen = await overview.look(services.heartbeats.silences()) if overview else None
             await services.heartbeats.note(SWEEP, seen)
             await services.heartbeats.report()
+        await sweep_bulk(services.bulk)
 
     saga_sweep = SagaSweep(services, Sagas(services.consumer))
 
@@ -129,6 +131,12 @@ async def sweep_dead_letters(dead_letters: DeadLetters) -> None:
     with postponing("dead letters"):
         if ended := await dead_letters.sweep():
             log.warning("%d dead letters were brought to an end", ended)
+
+
+async def sweep_bulk(bulk: BulkDecisions) -> None:
+    """Go on with bulk decisions that nobody carries out; a later run takes what is left."""
+    with postponing("bulk decisions"):
+        await bulk.sweep()
 
 
 async def renew_reports(dead_letters: DeadLetters) -> None:

@@ -11,6 +11,7 @@ LockstepError
 |  |- MessageFaulted
 |  |- TooOld
 |  |- UnknownSession
+|  |- UnknownDecision
 |  |- ContentConflict
 |  |- NotHalted
 |  |- NotBlocked
@@ -117,6 +118,10 @@ class TooOld(CallerError):
 
 class UnknownSession(CallerError):
     """The session has no entry, so there is nothing to decide about."""
+
+
+class UnknownDecision(CallerError):
+    """There is no bulk decision of this id; each is kept for a month."""
 
 
 class ContentConflict(CallerError):

@@ -9,18 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.domain.journal import RecentEntry
-from shared.domain.standstill import Sign, StandstillKind
+from shared.domain.standstill import URGENCY, Sign, StandstillKind
 
 MINUTES = 60
-# The order in which an operator wants them: what stops a session comes first.
-URGENCY = (
-    StandstillKind.HALT,
-    StandstillKind.BLOCKED,
-    StandstillKind.REFUSED,
-    StandstillKind.GAP,
-    StandstillKind.ALERT,
-    StandstillKind.PENDING,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ A sign is what one stored record shows. Most signs are a standstill by themselve
 and of parked messages are one only as long as the session's head says so.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 
@@ -20,6 +21,11 @@ QUEUE_NAMES = {
     HERE: "the app's own queue",
     EVERY_QUEUE: "the outputs of the entry",
 }
+# UUIDs, other long hexadecimal ids with a digit in them, and numbers.
+VARYING = re.compile(
+    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-z]*\d)[0-9a-f]{8,}\b|\d+",
+    re.IGNORECASE,
+)
 
 
 class StandstillKind(StrEnum):
@@ -29,6 +35,17 @@ class StandstillKind(StrEnum):
     BLOCKED = "blocked"  # outputs, because their queue takes none before a person changes something
     REFUSED = "refused"  # outputs that no queue takes; tombstones went out in their places
     PENDING = "pending"  # outputs that a region has missed for long
+
+
+# The order in which an operator wants them: what stops a session comes first.
+URGENCY = (
+    StandstillKind.HALT,
+    StandstillKind.BLOCKED,
+    StandstillKind.REFUSED,
+    StandstillKind.GAP,
+    StandstillKind.ALERT,
+    StandstillKind.PENDING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +116,40 @@ class Standstill:
     last: int | None = None
     raised_at: tuple[str, ...] = ()
 
+    @property
+    def general_cause(self) -> str:
+        return generalise(self.cause, self.session)
+
+
+def generalise(cause: str, session: str) -> str:
+    """A cause without what differs from message to message: its session, ids and numbers."""
+    return VARYING.sub("…", re.sub(rf"(?<!\w){re.escape(session)}(?!\w)", "…", cause))
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A count of the standstills of a kind that have one general cause.
+
+    `example` is the cause of the newest as it is, and `since` is when the oldest came, in seconds
+    since 1970.
+    """
+
+    kind: StandstillKind
+    cause: str
+    example: str
+    count: int
+    since: float
+
+
+def count_causes(standstills: Iterable[Standstill]) -> list[Cause]:
+    """Return the causes of standstills, given the newest first: urgent kinds first, then many."""
+    found: dict[tuple[StandstillKind, str], Cause] = {}
+    for one in standstills:
+        key = (one.kind, one.general_cause)
+        known = found.get(key, Cause(*key, one.cause, 0, one.since))
+        found[key] = replace(known, count=known.count + 1, since=min(known.since, one.since))
+    return sorted(found.values(), key=lambda one: (URGENCY.index(one.kind), -one.count, one.cause))
+
 
 def explain(
     sign: Sign,
@@ -118,16 +169,16 @@ def explain(
             waiting, kind = sum(head.parked.values()), StandstillKind.GAP
             return [Standstill(kind, sign.session, sign.since, newer, parked=waiting)]
         return found
-    return list(explain_record(sign, head))
+    waiting = sum(head.parked.values()) if head is not None else 0
+    return list(explain_record(sign, is_halted=is_halted_by(head, sign), parked=waiting))
 
 
-def explain_record(sign: Sign, head: Entry | None) -> Iterator[Standstill]:
+def explain_record(sign: Sign, *, is_halted: bool, parked: int = 0) -> Iterator[Standstill]:
     """Yield the standstills that the record itself shows, whatever is parked in its session."""
     still = partial(Standstill, session=sign.session, since=sign.since, position=sign.position)
-    if head is not None and sign.halts and is_halted_by(head, sign):
-        waiting, cause = sum(head.parked.values()), sign.reason or "its message failed"
-        raised_at = sign.raised_at
-        yield still(StandstillKind.HALT, cause=cause, parked=waiting, raised_at=raised_at)
+    if sign.halts and is_halted:
+        cause, raised_at = sign.reason or "its message failed", sign.raised_at
+        yield still(StandstillKind.HALT, cause=cause, parked=parked, raised_at=raised_at)
     if sign.asks and sign.alert:
         yield still(StandstillKind.ALERT, cause=sign.alert)
     if sign.asks and sign.refused:

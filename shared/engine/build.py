@@ -17,6 +17,7 @@ from shared.engine.dispatch.deliver import Delivery
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import HandlerRunner
 from shared.engine.handle.limit import Finish, finish_within
+from shared.engine.operate.bulk import BulkDecisions
 from shared.engine.operate.compact import Compactor
 from shared.engine.operate.dead_letters import DeadLetters
 from shared.engine.operate.error_queue import ErrorQueue
@@ -49,6 +50,7 @@ class Services:
     resolver: Resolver
     outputs: Outputs
     standstills: Standstills
+    bulk: BulkDecisions
     watch: Watch
     producer: Producer
     readiness: Readiness
@@ -123,15 +125,17 @@ def build(  # noqa: PLR0913 - what a worker is made of
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
     rejecter = Rejecter(delivery, consumer.consume)
     ingest = Ingest(producer)
+    resolver, standstills = Resolver(consumer, outputs), Standstills(worker, delivery.regions)
     missing_places = MissingPlaces(places_of(delivery, policy) | (containers or {}))
     return Services(
         worker=worker,
         consumer=consumer,
         rejecter=rejecter,
         dead_letters=DeadLetters(consumer, rejecter, delivery),
-        resolver=Resolver(consumer, outputs),
+        resolver=resolver,
         outputs=outputs,
-        standstills=Standstills(worker, delivery.regions),
+        standstills=standstills,
+        bulk=BulkDecisions(worker, standstills, resolver.decide),
         watch=Watch(worker),
         producer=producer,
         readiness=producer.readiness,

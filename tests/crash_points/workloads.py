@@ -31,6 +31,7 @@ from shared.domain.message import Message
 from shared.domain.outbox import EVERY_QUEUE, OUTPUTS, OutputAction, OutputDecision
 from shared.domain.producer import HTTP_SOURCE, Draft, Ledger, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import SagaState, StepOutcome
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
@@ -41,7 +42,6 @@ from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate.error_queue import FINISH_SECONDS_MAX, RepeatRequest
 from shared.engine.operate.heartbeats import Heartbeats
 from shared.engine.operate.overview import Overview
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.publish.readiness import LOOK_AGAIN_SECONDS, Readiness
 from shared.ports import DeadLetter

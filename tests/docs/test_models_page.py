@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Faulted, Outcome, Parked, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.docs.pages import page
 from tests.world import LAG_SECONDS, World
 

@@ -38,8 +38,8 @@ from shared.domain.outbox import (
     Rerun,
     Staged,
 )
+from shared.domain.resolution import ARGUMENTS, VERBS, ResolutionAction
 from shared.domain.standstill import Standstill, StandstillKind
-from shared.engine.operate.resolve import ARGUMENTS, VERBS, ResolutionAction
 from shared.engine.sagas.sagas import SagaResponse
 from tests.docs.pages import coded, page
 from tests.world import World, message

@@ -15,8 +15,8 @@ from shared.domain import wire
 from shared.domain.errors import Misconfigured, OutcomeUnknown
 from shared.domain.handler import Context, Handlers
 from shared.domain.producer import Draft
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import AlreadyDone, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import CreateDocument, Document, WriteResult
 from tests.business import BusinessWorld, plain, swept
 from tests.releases.record import DRAFTS, HERE, OPTIONS, SENT

@@ -9,8 +9,8 @@ import pytest
 from shared.domain.errors import InvalidMessage, LockstepError, NotRecorded
 from shared.domain.handler import Context, Handled
 from shared.domain.message import Message
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Answered, Conflicting, Failed, Waiting
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.injected_faults import CallFault
 from tests.business import BusinessWorld, plain
 from tests.world import REGIONS, Account, Amount, booked, message

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.errors import OutcomeUnknown
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Conflicting,
@@ -14,7 +15,6 @@ from shared.engine.consume.outcomes import (
     PassedThrough,
     Processed,
 )
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault
 from tests.business import (

@@ -13,10 +13,10 @@ from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handlers, Kind
 from shared.domain.journal import Owner
 from shared.domain.message import Message
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
 from shared.engine.consume.consume import AGAIN
 from shared.engine.consume.outcomes import Failed, Faulted, Parked, PassedThrough, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.exercise import exercise
 from shared.testkit.given import given
 from shared.testkit.injected_faults import CallFault, ProcessKilled

@@ -6,8 +6,8 @@ import pytest
 
 from shared.domain.errors import NotHalted
 from shared.domain.handler import Context, Handlers
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.business import BusinessWorld, failing, payment
 from tests.world import RETRY, SKIP, Account, Amount, World, handlers, message, take
 

@@ -17,8 +17,8 @@ from shared.domain.errors import InvalidState
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output, StateModel
 from shared.domain.message import Message
 from shared.domain.reports import REASON_CHARACTERS_MAX
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Faulted, PassedThrough, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.entries import decode_entry
 from tests.strange import FAILED_AT, RAISED, STRANGE, fail
 from tests.world import RETRY, World, booked, message

@@ -25,7 +25,7 @@ from shared.domain.handler import (
     StateModel,
 )
 from shared.domain.producer import HTTP_SOURCE
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.ports import Document
 from shared.storage.entries import lacks_state, with_state
 from tests.business import Outside, business, payment

@@ -29,8 +29,8 @@ from shared.domain.handler import (
 from shared.domain.journal import Status
 from shared.domain.message import Message, Number, home_region
 from shared.domain.next_entry import STATE_KEPT_ENTRIES
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import Document
 from shared.storage import journal as storage
 from shared.storage.documents import sequence_of

@@ -28,6 +28,7 @@ from shared.domain.handler import (
     Output,
     StateModel,
 )
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.record import SagaKinds
 from shared.domain.standstill import StandstillKind
 from shared.domain.wire import to_properties
@@ -39,7 +40,6 @@ from shared.engine.consume.outcomes import (
     Parked,
     Processed,
 )
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.sagas import Sagas
 from shared.ports import DeadLetter
 from tests.world import (

@@ -17,9 +17,9 @@ from shared.domain.message import (
     Number,
     derive_id,
 )
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Faulted, Parked, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.regions import consume_together
 from tests.business import (
     LEASE_OVER,

@@ -11,10 +11,10 @@ from functions.triggers.receive import receive_message
 from shared.domain.errors import LockstepError, NotRepeatable
 from shared.domain.journal import Status
 from shared.domain.message import Message
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
 from shared.domain.wire import PREFIX, to_properties
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault
 from tests.deliveries import delivery, delivery_of

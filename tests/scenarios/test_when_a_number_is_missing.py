@@ -10,9 +10,9 @@ import pytest
 from shared.domain import next_entry
 from shared.domain.errors import InvalidMessage, NotMissing, Unavailable
 from shared.domain.journal import Status
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from tests.business import BusinessWorld, healthy, payment, plain, processed_and_died
 from tests.standstills import listed, shown
 from tests.world import GAP_SECONDS, POLICY, REGIONS, World, message, take

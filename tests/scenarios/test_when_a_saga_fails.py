@@ -16,6 +16,7 @@ from functions.handlers import orders
 from shared.domain.errors import Unavailable
 from shared.domain.handler import Context, Handled, Handlers, NoState, OnFault
 from shared.domain.journal import Owner
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import (
     Command,
     Direction,
@@ -30,7 +31,6 @@ from shared.domain.saga.record import ALERT_TYPE, SagaEnd, SagaKinds
 from shared.domain.saga.walk import Activity, CallAll, WalkRequest
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.sagas.sagas import Sagas
 from shared.engine.worker import Policy
 from shared.ports import WriteResult

@@ -12,9 +12,9 @@ from shared.domain.handler import HERE, Context, Handled, Handlers, Kind, Output
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.domain.producer import Draft
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Conflicting, Parked, Processed, Refused
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.given import SENT_AT
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, ProcessKilled
 from tests.world import IMPATIENT, Account, Amount, Receipt, World, booked, message, require, take

@@ -14,10 +14,10 @@ from shared.domain.handler import HandlerInput
 from shared.domain.journal import Status
 from shared.domain.message import Message
 from shared.domain.outbox import OUTPUTS, OutputAction, OutputDecision
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
 from shared.engine.consume.park import RUN_MESSAGES_MAX
 from shared.engine.handle import handle
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.storage.entries import MILESTONE_EVERY
 from shared.storage.queries import sessions_query

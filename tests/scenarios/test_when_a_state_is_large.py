@@ -11,8 +11,8 @@ from shared.domain.errors import LockstepError
 from shared.domain.handler import LEVELS_MAX, Context, Handlers, Kind
 from shared.domain.message import Message, Number, home_region
 from shared.domain.next_entry import STATE_INLINE_BYTES_MAX, STATE_KEPT_ENTRIES
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Faulted
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.injected_faults import CALL_ERRORS, CallFault
 from tests.contract.container import nested
 from tests.world import POLICY, REGIONS, Account, Amount, World, message, take

@@ -16,10 +16,10 @@ from shared.domain.handler import Context, Handlers
 from shared.domain.message import OWNER_LEVEL_MAX, Message, Number
 from shared.domain.producer import HTTP_GROUP, Draft, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import Command, Direction, Plan, SagaState, Stage, Step, step_id
 from shared.domain.saga.record import SagaKinds
 from shared.domain.standstill import StandstillKind
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.publishing.message import SessionMessage
 from shared.publishing.options import IdempotentProducerOptions
 from shared.publishing.producer import IdempotentProducer

@@ -7,8 +7,8 @@ import pytest
 
 from shared.domain.handler import Handlers
 from shared.domain.journal import Status
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.operate.compact import RUN_SECONDS, Compacted
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import UpsertDocument
 from shared.storage.archive import (
     GENESIS_POSITION,

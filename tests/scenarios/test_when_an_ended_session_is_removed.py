@@ -14,10 +14,10 @@ from shared.domain.errors import LockstepError, SessionEnded, Unavailable
 from shared.domain.handler import Context, Handled, Handlers
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.wire import to_properties
 from shared.engine.consume.outcomes import AlreadyDone, Expired, Refused
 from shared.engine.operate.compact import REMOVED_AT_ONCE
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy
 from shared.ports import DeadLetter

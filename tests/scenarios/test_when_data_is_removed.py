@@ -11,9 +11,9 @@ from functions.http.operate import carry_out
 from shared.domain.errors import NotAllowed, NotOpen
 from shared.domain.journal import Entry
 from shared.domain.message import Message
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import AlreadyDone, Parked, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.storage.entries import position_id
 from shared.testkit.injected_faults import CallFault, ProcessKilled

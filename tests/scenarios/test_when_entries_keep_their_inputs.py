@@ -9,8 +9,8 @@ from shared.domain.handler import Context, Handlers, Kind, OnFault
 from shared.domain.journal import KeptInput
 from shared.domain.message import Message
 from shared.domain.producer import HTTP_SOURCE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.consume.outcomes import Answered, Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.entries import decode_entry
 from shared.storage.limits import INLINE_BYTES_MAX
 from shared.testkit.injected_faults import CallFault

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from shared.domain.errors import InvalidMessage
+from shared.domain.resolution import ResolutionAction
 from shared.engine.consume.outcomes import (
     AlreadyDone,
     Conflicting,
@@ -14,7 +15,6 @@ from shared.engine.consume.outcomes import (
     Parked,
     Processed,
 )
-from shared.engine.operate.resolve import ResolutionAction
 from shared.testkit.injected_faults import CallFault, FaultPlan
 from tests.business import (
     BEGAN,

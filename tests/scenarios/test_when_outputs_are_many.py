@@ -27,10 +27,10 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.reports import TOMBSTONE_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.wire import wire_bytes
 from shared.engine.build import Services
 from shared.engine.consume.outcomes import Processed
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.storage.documents import decode_pending, version_of
 from shared.testkit.injected_faults import CallFault
 from tests.crashes import sent

@@ -24,9 +24,9 @@ from shared.domain.handler import (
 from shared.domain.message import Message, Number
 from shared.domain.outbox import AppQueues
 from shared.domain.reports import FAULT_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.wire import from_properties, to_properties
 from shared.engine.consume.outcomes import AlreadyDone, Faulted, Outcome, Parked, Processed, Refused
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.testkit.injected_faults import CallFault
 from shared.testkit.regions import consume_together
 from tests.business import LEASE_OVER, dies

@@ -22,8 +22,8 @@ from functions.http.watch import (
 from proof.simulation.world import virtual_time
 from shared.domain.journal import Entry
 from shared.domain.next_entry import STATE_INLINE_BYTES_MAX
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.engine.build import Services
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.operate.watch import (
     ENTRIES_MAX,
     FIRST_PAUSE_SECONDS,

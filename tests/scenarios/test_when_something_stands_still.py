@@ -8,8 +8,8 @@ import pytest
 
 from shared.domain.errors import InvalidMessage, NotOpen, OutcomeUnknown, Unavailable, UnknownType
 from shared.domain.journal import Resolution
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.sized_outputs import WRITER, handlers, writing

@@ -13,11 +13,11 @@ from shared.domain import wire
 from shared.domain.errors import InvalidBody, LockstepError, NotRepeatable
 from shared.domain.handler import Context, Handlers, Kind
 from shared.domain.message import Message, Number
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.operate.dead_letters import LETTERS_MAX
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.ingest import KEY_SECONDS
 from shared.ports import DeadLetter
 from shared.testkit.injected_faults import CallFault, ProcessKilled

@@ -13,7 +13,7 @@ from local.cosmos.config import CosmosConfig
 from local.cosmos.server import Cosmos
 from shared.domain.handler import Handlers
 from shared.domain.message import Message
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from tests import sized_outputs
 from tests.world import LAG_SECONDS, POLICY, World, handlers, take
 

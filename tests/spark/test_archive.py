@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shared.domain.journal import KeptInput
-from shared.engine.operate.resolve import ResolutionAction
+from shared.domain.resolution import ResolutionAction
 from shared.storage.entries import decode_entry
 from spark import archive
 from spark.read.archive import read_archive, read_versions

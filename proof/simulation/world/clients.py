@@ -18,10 +18,10 @@ from proof.simulation.world.workload import NumberedSeries, PublishPlan, Workloa
 from shared.domain.errors import CallerError, ProducerDisconnected, SessionEnded
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.walk import StartedSaga
 from shared.engine.build import Services
 from shared.engine.consume.park import ENDED
-from shared.engine.operate.resolve import ResolutionAction, ResolutionRequest
 from shared.engine.publish.publish import Producer
 from shared.engine.sagas.sagas import SagaResponse, Sagas
 

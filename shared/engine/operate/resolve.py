@@ -3,8 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
 from shared.domain import next_entry
 from shared.domain.decision import cursor_of
@@ -22,18 +21,15 @@ from shared.domain.errors import (
 )
 from shared.domain.handler import HandlerInput, StateModel
 from shared.domain.journal import (
-    WHO_CHARACTERS_MAX,
-    WHY_CHARACTERS_MAX,
     Entry,
     ModelVersion,
-    Resolution,
     Status,
 )
-from shared.domain.message import Message, Number, derive_id, require_line
+from shared.domain.message import Message, Number, derive_id
 from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import key_of
-from shared.domain.standstill import StandstillKind
 from shared.engine.consume.consume import AGAIN, Consumer
 from shared.engine.handle.handle import keep_state, parse_state, require_known
 from shared.engine.handle.raised import describe_error
@@ -47,98 +43,12 @@ log = logging.getLogger("lockstep.resolve")
 TRIES = 10
 # How long a handler may still run whose claim is in the way.
 CLAIMED_SECONDS = 5.0
-# A position has twelve digits.
-POSITION_MAX = 10**12 - 1
 # One entry names every number that it skips.
 SKIPPED_NUMBERS_MAX = 1_000
 # A transactional batch takes 100 operations.
 REMOVED_AT_ONCE = 100
 # Outboxes, which take a moment each: a caller waits for them.
 DELIVERED_AT_ONCE = 50
-
-
-class ResolutionAction(StrEnum):
-    RETRY = "retry"
-    EDIT = "edit"
-    SKIP = "skip"
-    SET_STATE = "set-state"
-    SKIP_NUMBER = "skip-number"
-    CLOSE = "close"
-    DELIVER = "deliver"
-    REDIRECT = "redirect"
-    DROP = "drop"
-    ERASE = "erase"
-    END = "end"
-
-
-# What an action must say, and what it may say besides who decided and why.
-ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
-    ResolutionAction.RETRY: (frozenset(), frozenset({"at", "queue"})),
-    ResolutionAction.EDIT: (frozenset(), frozenset({"at", "body", "type"})),
-    ResolutionAction.SKIP: (frozenset(), frozenset({"at"})),
-    ResolutionAction.SET_STATE: (frozenset({"body"}), frozenset({"at"})),
-    ResolutionAction.SKIP_NUMBER: (frozenset({"group", "number"}), frozenset()),
-    ResolutionAction.CLOSE: (frozenset({"at"}), frozenset()),
-    ResolutionAction.DELIVER: (frozenset(), frozenset()),
-    ResolutionAction.REDIRECT: (frozenset({"queue", "to"}), frozenset({"at"})),
-    ResolutionAction.DROP: (frozenset({"queue"}), frozenset({"at"})),
-    ResolutionAction.ERASE: (frozenset(), frozenset()),
-    ResolutionAction.END: (frozenset(), frozenset()),
-}
-
-# What a person can do about each.
-VERBS = {
-    StandstillKind.HALT: (ResolutionAction.RETRY, ResolutionAction.EDIT, ResolutionAction.SKIP),
-    StandstillKind.ALERT: (ResolutionAction.CLOSE,),
-    StandstillKind.REFUSED: (ResolutionAction.CLOSE,),
-    StandstillKind.BLOCKED: (
-        ResolutionAction.RETRY,
-        ResolutionAction.REDIRECT,
-        ResolutionAction.DROP,
-    ),
-    StandstillKind.GAP: (ResolutionAction.SKIP_NUMBER,),
-    StandstillKind.PENDING: (ResolutionAction.DELIVER,),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ResolutionRequest:
-    """A person's decision; `body` and `type` are the corrected ones of an edit, or `body` a state.
-
-    `at` is the position of the entry it is about; without it, it is about whatever stops the
-    session when it is carried out. `number` is the last number of `group` that is skipped. `queue`
-    is the one whose blocked outputs it is about, and `to` another one. Raises InvalidMessage.
-    """
-
-    action: ResolutionAction
-    who: str
-    why: str
-    body: bytes | None = None
-    at: int | None = None
-    type: str | None = None
-    group: str | None = None
-    number: int | None = None
-    queue: str | None = None
-    to: str | None = None
-
-    def __post_init__(self) -> None:
-        require_line("name of who decided", self.who, WHO_CHARACTERS_MAX)
-        require_line("reason", self.why, WHY_CHARACTERS_MAX)
-        required, allowed = ARGUMENTS[self.action]
-        names = ("at", "body", "type", "group", "number", "queue", "to")
-        given = {name for name in names if getattr(self, name) is not None}
-        if missing := sorted(required - given):
-            raise InvalidMessage(f"{self.action} needs {' and '.join(missing)}")
-        if unknown := sorted(given - required - allowed):
-            raise InvalidMessage(f"{self.action} does not take {' and '.join(unknown)}")
-        if self.action is ResolutionAction.EDIT and not given & {"body", "type"}:
-            raise InvalidMessage("an edit needs a body or a type")
-        if self.at is not None and not 0 <= self.at <= POSITION_MAX:
-            raise InvalidMessage(f"there is no position {self.at}")
-
-    @property
-    def resolution(self) -> Resolution:
-        return Resolution(self.action.value, self.who, self.why)
 
 
 class Resolver:
@@ -150,6 +60,19 @@ class Resolver:
         self.outputs = outputs
         self.worker = consumer.worker
         self.journal = consumer.journal
+
+    async def decide(
+        self, session: str, decision: ResolutionRequest
+    ) -> Entry | Sequence[PendingOutbox]:
+        """Carry out any decision: the entry that records it, or the outboxes that are left.
+
+        Raises as `resolve`, `decide_outputs` and `deliver` do.
+        """
+        if decision.action is ResolutionAction.DELIVER:
+            return await self.deliver(session, decision)
+        if decision.queue is not None:
+            return await self.decide_outputs(session, decision.queue, decision)
+        return await self.resolve(session, decision)
 
     async def resolve(self, session: str, decision: ResolutionRequest) -> Entry:
         """The entry that records the decision.
@@ -406,7 +329,7 @@ class Resolver:
 def require_ended(session: str, head: Entry | None) -> Entry:
     """The newest entry; raises UnknownSession for none, and Unavailable for a claim."""
     if head is None:
-        raise UnknownSession(f"there is no session {session!r}")
+        raise UnknownSession(f"there is nothing of session {session!r}")
     if head.status is Status.WORKING:
         raise Unavailable(f"session {session!r} is running a handler", 1.0)
     return head

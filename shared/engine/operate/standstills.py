@@ -12,7 +12,17 @@ from dataclasses import dataclass
 
 from shared.domain.errors import LockstepError, NewerState
 from shared.domain.journal import Entry
-from shared.domain.standstill import ListPlace, Sign, Standstill, StandstillKind, explain, is_over
+from shared.domain.standstill import (
+    Cause,
+    ListPlace,
+    Sign,
+    Standstill,
+    StandstillKind,
+    count_causes,
+    explain,
+    explain_record,
+    is_over,
+)
 from shared.engine.handle.handle import require_known
 from shared.engine.worker import Worker
 from shared.ports import SessionNeed
@@ -21,6 +31,8 @@ log = logging.getLogger("lockstep.standstills")
 
 # Signs that one answer looks at: what is over, or waits behind the same gap, is no standstill.
 SIGNS_MAX = 1_000
+# Signs that are counted at most by their causes, and sessions in which a number is looked for.
+COUNTED_MAX, GAPS_MAX = 10_000, 100
 READ_AT_ONCE = 16
 
 NEEDS = {
@@ -54,10 +66,13 @@ class Standstills:
         kinds: Collection[StandstillKind] = frozenset(StandstillKind),
         *,
         session: str | None = None,
+        causes: Collection[str] | None = None,
         after: ListPlace | None = None,
         limit: int,
     ) -> StandstillPage:
         """Return the standstills after a place, the newest first. Raises Unavailable.
+
+        With `causes` those alone whose general cause is among them.
 
         A page is longer than `limit` where its last record shows several standstills. What is
         written again while somebody pages moves to the first page.
@@ -75,7 +90,11 @@ class Standstills:
             )
             await sessions.read(signs)
             for sign in signs:
-                found += (one for one in sessions.explain(sign) if one.kind in kinds)
+                found += (
+                    one
+                    for one in sessions.explain(sign)
+                    if one.kind in kinds and (causes is None or one.general_cause in causes)
+                )
                 after = sign.place
                 if len(found) >= limit:
                     return StandstillPage(tuple(found), after)
@@ -83,6 +102,40 @@ class Standstills:
                 return StandstillPage(tuple(found), None)
             looked_at += len(signs)
         return StandstillPage(tuple(found), after)
+
+    async def causes(
+        self, kinds: Collection[StandstillKind] = frozenset(StandstillKind)
+    ) -> tuple[list[Cause], bool]:
+        """Count standstills by cause; whether there are more than were counted. Raises Unavailable.
+
+        A fault counts as its record shows it: no session is read for it. What is parked in a halted
+        session counts for the halt alone.
+        """
+        signs: list[Sign] = []
+        while len(signs) < COUNTED_MAX:
+            page = await self.worker.journal.signs(
+                {NEEDS[kind] for kind in kinds},
+                self.regions,
+                older_than_seconds=self.worker.policy.standstill_seconds,
+                after=signs[-1].place if signs else None,
+                limit=SIGNS_MAX,
+            )
+            signs += page
+            if len(page) < SIGNS_MAX:
+                break
+        halted = {sign.session for sign in signs if sign.halts}
+        waiting = {
+            sign.session: sign for sign in signs if sign.waits and sign.session not in halted
+        }
+        looked_at = [*waiting.values()][:GAPS_MAX]
+        sessions = SessionReader(self.worker)
+        await sessions.read(looked_at)
+        found = [one for sign in looked_at for one in sessions.explain(sign)]
+        for sign in signs:
+            if not sign.waits:
+                found += explain_record(sign, is_halted=True)
+        is_more = len(signs) >= COUNTED_MAX or len(waiting) > GAPS_MAX
+        return count_causes(one for one in found if one.kind in kinds), is_more
 
 
 class SessionReader:

@@ -5,8 +5,10 @@ import json
 import socket
 import threading
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +36,15 @@ SESSION: dict[str, Any] = {
     "fault": None,
     "standstills": [HALT],
 }
+CAUSE = {
+    "kind": "halt",
+    "cause": "flight: Field required",
+    "example": "flight: Field required",
+    "count": 1,
+    "oldest": "2026-01-01T00:00:00+00:00",
+    "actions": ["retry", "skip"],
+}
+CAUSES = {"causes": [CAUSE], "more": False}
 RESOLVED = {"session": "N1/a", "entry": {"position": 5, "status": "completed"}}
 
 
@@ -47,6 +58,8 @@ def stand_still(asked: Asked) -> tuple[int, Any]:
     """An app in which one session is halted."""
     if asked.method == "POST":
         return 200, RESOLVED
+    if "causes" in asked.path:
+        return 200, CAUSES
     return 200, SESSION if "sessions/" in asked.path else {"standstills": [HALT], "after": None}
 
 
@@ -81,6 +94,8 @@ def test_a_fault_is_shown_with_the_place_where_its_handler_raised(run: Run) -> N
     shown = {**SESSION, "fault": fault, "standstills": [halt]}
 
     def respond(asked: Asked) -> tuple[int, Any]:
+        if "causes" in asked.path:
+            return 200, CAUSES
         return 200, shown if "sessions/" in asked.path else {"standstills": [halt], "after": None}
 
     with running_app(respond) as app:
@@ -115,7 +130,8 @@ def test_when_the_first_region_gives_no_answer_the_next_is_asked(is_dead: bool, 
         words = ("--url", f"{east},{west.url}", "--timeout", TRIED, "faults", "--json")
         status, out, error = run(*words)
 
-    assert (status, json.loads(out)) == (0, {"standstills": [HALT]})
+    listed = {"causes": [CAUSE], "standstills": [HALT], "more": False}
+    assert (status, json.loads(out)) == (0, listed)
     why = "cannot be reached" if is_dead else f"gave no answer within {TRIED} s"
     assert f"{east} {why}" in error
 
@@ -203,11 +219,12 @@ def test_of_several_decisions_a_refusal_keeps_no_other_back_and_silence_does(
 
     def answer(asked: Asked) -> tuple[int, Any]:
         if asked.method == "GET":
-            return 200, {"standstills": halts, "after": None}
+            own = [one for one in halts if asked.path.endswith(str(one["session"]))]
+            return 200, SESSION | {"standstills": own}
         return of_b if asked.path.endswith("=b") else (200, RESOLVED)
 
     with running_app(answer) as app:
-        words = ("--timeout", TRIED, "retry", "--all", "--why", "w", "--yes", "--json")
+        words = ("--timeout", TRIED, "retry", *"abc", "--why", "w", "--yes", "--json")
         status, out, _ = run("--url", app.url, *words)
 
     found = [one["outcome"] for one in json.loads(out)["outcomes"]]
@@ -248,6 +265,8 @@ def test_every_page_is_followed_and_the_limit_is_kept(
     command: str, listed_as: str, run: Run
 ) -> None:
     def page(asked: Asked) -> tuple[int, Any]:
+        if "causes" in asked.path:
+            return 200, {"causes": [CAUSE | {"count": 600}], "more": False}
         number = int(asked.path.partition("after=")[2] or 0)
         listed = [HALT | {"session": f"s{number}-{n}"} for n in range(100)]
         after = str(number + 1) if number < 5 else None
@@ -255,7 +274,8 @@ def test_every_page_is_followed_and_the_limit_is_kept(
 
     with running_app(page) as app:
         _, out, _ = run("--url", app.url, command, "--json", "--limit", "250")
-        limits = [one.path for one in app.asked]
+        limits = [one.path for one in app.asked if "limit=" in one.path]
+        told = run("--url", app.url, command, "--limit", "250")[2] if command == "faults" else ""
 
     found = json.loads(out)
     names = [one["session"] for one in found[listed_as]]
@@ -263,6 +283,108 @@ def test_every_page_is_followed_and_the_limit_is_kept(
     assert found.get("request_units", 3.75) == 3.75
     assert ["limit=100" in path for path in limits] == [True, True, False]
     assert "limit=50" in limits[2]
+    # Nothing is cut without a word.
+    assert ("there are more: 300 of 600 are shown" in told) is (command == "faults")
+    assert found.get("more", True) is True
+
+
+BULK: dict[str, Any] = {
+    "id": "d1",
+    "state": "running",
+    "action": "retry",
+    "who": "Ada",
+    "why": "w",
+    "kind": "halt",
+    "about": 3,
+    "begun": "2026-01-01T00:00:00+00:00",
+    "outcomes": {"done": 0, "failed": 0, "over": 0, "refused": 0},
+    "shown": [],
+}
+
+
+def answer_bulk(*counts: int, **last: Any) -> Callable[[Asked], tuple[int, Any]]:
+    """An app whose bulk decision gets so far with each piece, and ends so."""
+    left = list(counts)
+
+    def answer(asked: Asked) -> tuple[int, Any]:
+        if asked.method == "GET":
+            other = CAUSE | {"cause": "KeyError: … of …", "example": "KeyError: 7 of 9", "count": 2}
+            alert = CAUSE | {"kind": "alert", "actions": ["close"]}
+            return 200, {"causes": [CAUSE, other, alert], "more": False}
+        outcomes = BULK["outcomes"] | {"done": left.pop(0)}
+        return 200, BULK | {"outcomes": outcomes} | ({} if left else {"state": "done"} | last)
+
+    return answer
+
+
+def test_a_cause_is_decided_piece_by_piece_under_one_id(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("cli.decide.time", SimpleNamespace(sleep=pauses.append, time_ns=lambda: 7))
+    with running_app(answer_bulk(1, 1, 3)) as app:
+        words = ("retry", "--cause", "KeyError: 7", "--who", "Ada", "--why", "w", "--yes", "--json")
+        status, out, _ = run("--url", app.url, *words)
+
+    assert (status, json.loads(out)["decisions"][0]["outcomes"]["done"]) == (0, 3)
+    bodies = [one.body for one in app.asked if one.method == "POST"]
+    assert bodies == [bodies[0]] * 3
+    assert bodies[0] == {
+        "action": "retry",
+        "who": "Ada",
+        "why": "w",
+        "kind": "halt",
+        "id": "7",
+        "causes": ["KeyError: … of …"],
+    }
+    # It waits where nothing has changed.
+    assert len(pauses) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "ends", "said"),
+    [
+        (("retry", "--all", "--dry-run"), 0, "KeyError: … of …"),
+        (("retry", "--all"), 2, "nothing was decided"),
+        (("retry", "--cause", "nothing like it", "--yes"), 2, "is ended by retry"),
+        (("retry", "--all", "--at", "3", "--yes"), 2, "it goes with one session"),
+    ],
+)
+def test_nothing_is_decided_where_somebody_only_looks_or_says_no(
+    words: tuple[str, ...], ends: int, said: str, run: Run
+) -> None:
+    with running_app(answer_bulk(3)) as app:
+        status, out, error = run("--url", app.url, *words, "--why", "w")
+
+    assert (status, said in out + error) == (ends, True)
+    assert [one.method for one in app.asked] == ["GET"] * (1 if "--at" not in words else 0)
+
+
+def test_what_failed_again_and_a_decision_that_was_cancelled_are_no_success(run: Run) -> None:
+    told = [{"session": "N1", "outcome": "failed", "text": "recorded at position 5"}]
+    failed = {"outcomes": BULK["outcomes"] | {"failed": 1}, "shown": told}
+    for last in (failed, {"state": "cancelled"}):
+        with running_app(answer_bulk(2, **last)) as app:
+            words = ("--url", app.url, "retry", "--all", "--why", "w", "--yes")
+            status, out, _ = run(*words)
+        assert status == 1
+        assert ("recorded at position 5" in out) is (last is failed)
+
+
+def test_when_the_app_falls_silent_the_decision_goes_on_and_is_named(run: Run) -> None:
+    answer = answer_bulk(1, 2)
+
+    def fall_silent(asked: Asked) -> tuple[int, Any]:
+        is_second = asked.method == "POST" and len(app.asked) > 2
+        return (200, None) if is_second else answer(asked)
+
+    with running_app(fall_silent) as app:
+        words = ("--url", app.url, "--timeout", TRIED, "retry", "--all", "--why", "w", "--yes")
+        status, _, error = run(*words)
+
+    assert status == 3
+    assert "lockstep decisions d1 shows it" in error
+    assert "lockstep cancel d1" in error
 
 
 def test_a_file_is_sent_in_order_of_each_session_and_again_after_a_503(
@@ -358,7 +480,8 @@ def test_what_strangers_wrote_does_not_reach_the_terminal_as_a_command(run: Run)
     def answer(asked: Asked) -> tuple[int, Any]:
         if "sessions/" in asked.path:
             return 400, {"type": "InvalidMessage", "status": 400, "detail": evil}
-        return 200, {"standstills": [one], "after": None}
+        causes = [CAUSE | {"cause": evil, "example": evil}]
+        return 200, {"causes": causes, "more": True, "standstills": [one], "after": None}
 
     with running_app(answer) as app:
         _, out, _ = run("--url", app.url, "faults")

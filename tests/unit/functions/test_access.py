@@ -32,6 +32,9 @@ RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga", "page_saga_change"},
     Right.RESOLVE: {
         *("resolve", "page_decision", "send_again", "page_again", "dismiss", "page_dismiss"),
+        "decide",
+        "cancel_decision",
+        "page_decisions_change",
     },
     Right.LOOK: {
         *(
@@ -48,6 +51,7 @@ RIGHTS = {
         ),
         *("openapi", "asyncapi", "page", "page_faults", "page_regions", "page_sessions"),
         *("page_errors", "page_session", "page_saga", "page_sagas"),
+        *("causes", "decisions", "page_decisions"),
     },
 }
 

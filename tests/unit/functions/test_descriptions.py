@@ -17,9 +17,9 @@ from shared.domain.errors import InvalidMessage
 from shared.domain.handler import Context, Handlers
 from shared.domain.message import Message, Number
 from shared.domain.outbox import AppQueues
+from shared.domain.resolution import ResolutionAction
 from shared.domain.wire import PREFIX, from_properties, to_properties
 from shared.engine.handle.find import find_handlers
-from shared.engine.operate.resolve import ResolutionAction
 from tests.asking import ask, document
 from tests.world import World
 

@@ -1,15 +1,16 @@
 """The operations page without a browser: what is shown, and that a form decides once."""
 
 import asyncio
+import json
 import re
 from html import unescape
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import azure.functions as func
 import pytest
 
-from functions.page.decisions import PACE_SECONDS, answer_form
+from functions.page.decisions import answer_decisions_form, answer_form, show_decisions
 from functions.page.error_queue import answer_error_form, show_errors
 from functions.page.page import show_faults, show_sessions, show_timeline
 from functions.page.regions import ENTRIES_MAX, measure_activity, show_regions
@@ -99,6 +100,7 @@ async def test_what_stands_still_is_grouped_by_cause_and_paged(world: World) -> 
     first = await read(world, limit="1")
 
     assert page.count('<section aria-labelledby="group-') == 1
+    assert "There are more" not in page
     assert '<a href="/api/operate" aria-current="page">' in page
     assert "<code>docs/runbook.md#halt</code>" in page
     assert len(choices(page)) == 2
@@ -166,26 +168,93 @@ async def test_a_preview_changes_nothing_and_a_group_is_then_decided_with_who_an
 
     status, preview = await send(world, fields(page, "skip"))
     assert (status, len(choices(await read(world)))) == (200, 2)
-    status, done = await send(world, fields(preview, "skip", confirmed="yes"))
+    status, done = await carry_out(world, preview)
 
-    assert (status, "2 of 2 done" in done) == (200, True)
+    assert (status, "2 of 2 came to an end" in done) == (303, True)
     assert choices(await read(world)) == []
     entries = [await world.journal.entry("acc-1", n) for n in range(4)]
     decided = [one.resolution for one in entries if one and one.resolution]
     assert [(one.action, one.who, one.why) for one in decided] == [("skip", "Ada", "checked")]
 
 
+async def carry_out(world: World, preview: str) -> tuple[int, str]:
+    """The status of a preview that is carried out, and the page that a browser is led to."""
+    hidden = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)"', preview)
+    response = await answer_form(world.east, form([(name, unescape(one)) for name, one in hidden]))
+    query = dict(parse_qsl(urlsplit(response.headers["Location"]).query))
+    return response.status_code, await read(world, show_decisions, "/decisions", **query)
+
+
 async def test_when_a_form_is_sent_twice_the_second_has_no_effect(world: World) -> None:
     await halt(world, "acc-1")
-    decision = fields(await read(world), "skip", confirmed="yes")
+    page = await read(world)
+    preview = (await send(world, fields(page, "skip")))[1]
+    # Another person has the same page open.
+    other = (await send(world, fields(page, "skip", who="Bob")))[1]
 
-    await send(world, decision)
+    first = await carry_out(world, preview)
     head = await world.journal.head("acc-1")
-    _, second = await send(world, decision)
+    second = await carry_out(world, preview)
+    late = await carry_out(world, other)
 
-    assert "0 of 1 done" in second
-    assert "NotHalted" in second
+    assert "1 of 1 came to an end" in first[1]
+    assert second == first
+    assert "over: NotHalted" in late[1]
     assert await world.journal.head("acc-1") == head
+    assert (await read(world, show_decisions, "/decisions")).count("Ada: checked") == 1
+
+
+async def test_a_whole_cause_is_decided_on_every_page_and_may_be_cancelled(world: World) -> None:
+    await halt(world, *(f"acc-{n}" for n in range(60)))
+    page = await read(world, limit="2")
+    (every,) = {unescape(one) for one in re.findall(r'name="all" value="([^"]*)"', page)}
+    assert "There are more than one page shows." in page
+    assert '<th scope="row">halt</th><td>60</td>' in page
+
+    preview = (await send(world, [*fields(page, "skip"), ("all", every)]))[1]
+    assert "Preview: skip 60" in preview
+    status, begun = await carry_out(world, preview)
+    assert (status, "running" in begun) == (303, True)
+    (decision,) = re.findall('name="id" value="([^"]*)"><button', begun)
+
+    async def change(**said: str) -> str:
+        request = ask(urlencode({"id": decision, **said}), path="/operate/decisions")
+        assert (await answer_decisions_form(world.east, request)).status_code == 303
+        return await read(world, show_decisions, "/decisions", id=decision)
+
+    ended = await change(who="Bob", why="not now")
+    assert "It was cancelled by Bob: not now" in ended
+    assert await change() == ended
+    left = await read(world)
+    assert 0 < len(choices(left)) < 60
+    filtered = await read(world, kind="halt", cause=json.loads(every)["cause"])
+    assert choices(filtered) == choices(left)
+    assert choices(await read(world, cause="another")) == []
+
+
+async def test_what_is_no_json_stays_in_its_form_and_an_edit_leads_to_its_session(
+    world: World,
+) -> None:
+    await halt(world, "acc-1")
+    page = await read(world)
+
+    status, kept = await send(world, fields(page, "edit", body='{"amount": <5', type="account.add"))
+
+    assert status == 400
+    assert "Nothing was done: body: " in kept
+    assert ">{&#34;amount&#34;: &lt;5</textarea>" in kept
+    assert re.findall('name="(type|who|why)" value="([^"]*)"', kept) == [
+        ("type", "account.add"),
+        ("who", "Ada"),
+        ("why", "checked"),
+    ]
+    mended = [*fields(kept, "edit", body='{"amount":5}', type="account.add"), ("confirmed", "yes")]
+    response = await answer_form(world.east, form(mended))
+    assert (response.status_code, response.headers["Location"]) == (
+        303,
+        "/api/operate/session?session=acc-1",
+    )
+    assert world.amounts("acc-1") == [5, 2]
 
 
 @pytest.mark.parametrize(
@@ -317,12 +386,3 @@ async def test_a_rejected_delivery_is_previewed_and_then_sent_once(world: World)
     assert len(world.bus.messages("east", "in")) == 1
     assert (await press(("confirmed", "yes"), ("type", "account.burn")))[0] == 409
     assert "Ada has sent it again: mended" in await read(world, show_errors)
-
-
-async def test_decisions_of_one_form_are_carried_out_at_a_pace(world: World) -> None:
-    await halt(world, *(f"acc-{n}" for n in range(5)))
-    before = world.clock.now()
-
-    await send(world, [*fields(await read(world), "skip"), ("confirmed", "yes")])
-
-    assert world.clock.now() - before >= 4 * PACE_SECONDS
