@@ -28,10 +28,14 @@ def print_errors(
     context: typer.Context,
     session: Annotated[str | None, typer.Argument(help="the reports of one session")] = None,
     limit: Limit = 1_000,
+    show: Annotated[
+        str | None, typer.Option(help="open (the default), fault, ended, or all (of a session)")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what the error queues hold, what is open first; nothing of it is taken."""
-    found = find_reports(client_of(context), session, limit)
+    """List what is open in the error queues, or more of what they hold; nothing of it is taken."""
+    show = show or ("all" if session else "open")
+    found = find_reports(client_of(context), session, limit, show)
     if as_json:
         print_json(found)
         return
@@ -43,13 +47,17 @@ def print_errors(
         for one in found["errors"]
     ]
     columns = ("session", "report", "type", "reported in", "what to do", "reason")
-    print_table(columns, rows, "The error queues are empty.")
+    print_table(columns, rows, f"The error queues hold nothing that is shown by --show {show}.")
+    for region, counts in found["counts"].items():
+        tell(f"in {region}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     if not found["complete"]:
         tell("not all was seen: name a session, or say a higher --limit")
     tell(f"{found['request_units']:.1f} request units")
 
 
-def find_reports(client: AppClient, session: str | None, limit: int) -> dict[str, Any]:
+def find_reports(
+    client: AppClient, session: str | None, limit: int, show: str = "all"
+) -> dict[str, Any]:
     """The reports of every region's queue, each once, with the regions whose queues hold it.
 
     A region that does not answer is told and left out, and then that is not all; raises NoAnswer
@@ -57,9 +65,10 @@ def find_reports(client: AppClient, session: str | None, limit: int) -> dict[str
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     units, is_complete, lost = 0.0, True, 0
+    counts: dict[str, dict[str, int]] = {}
     for url in client.urls:
         try:
-            pages = [*read_region(client, url, session, limit)]
+            pages = [*read_region(client, url, session, limit, show)]
         except NoAnswer as error:
             lost += 1
             if lost == len(client.urls):
@@ -67,6 +76,7 @@ def find_reports(client: AppClient, session: str | None, limit: int) -> dict[str
             client.tell(str(error))
             is_complete = False
             continue
+        counts[pages[-1]["region"]] = pages[-1]["counts"]
         for page in pages:
             units += page["request_units"]
             for one in page["errors"]:
@@ -82,19 +92,20 @@ def find_reports(client: AppClient, session: str | None, limit: int) -> dict[str
     return {
         "errors": errors[:limit],
         "complete": is_complete and len(errors) <= limit,
+        "counts": counts,
         "request_units": units,
     }
 
 
 def read_region(
-    client: AppClient, url: str, session: str | None, limit: int
+    client: AppClient, url: str, session: str | None, limit: int, show: str
 ) -> Iterator[dict[str, Any]]:
     """The pages of one region's error queue, until they have so many reports."""
     after: str | None = None
     above: int | None = None
     seen = 0
     while True:
-        asked = {"session": session, "after": after, "above": above, "limit": PAGE}
+        asked = {"session": session, "after": after, "above": above, "show": show, "limit": PAGE}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         page = client.ask_region(url, "GET", f"/api/errors?{query}")
         yield page

@@ -47,6 +47,14 @@ class RepeatBody(DismissBody):
     traceparent: str | None = None
 
 
+# The reports that are asked for, by their ranks: those that need somebody here, copies of faults
+# and what is no report of Lockstep, those that somebody ended, and all of them.
+SHOWN = {
+    "open": {Rank.OPEN},
+    "fault": {Rank.NOTED},
+    "ended": {Rank.ENDED},
+    "all": {*Rank},
+}
 routes = HttpRoutes()
 
 
@@ -60,6 +68,7 @@ routes = HttpRoutes()
         "session": TEXT,
         "above": {"type": "integer", "minimum": 0},
         "after": TEXT,
+        "show": {"enum": [*SHOWN]},
         "limit": LIMIT,
     },
 )
@@ -67,9 +76,9 @@ async def list_errors(services: Services, request: func.HttpRequest) -> func.Htt
     """List the content of this region's error queue; nothing of it is taken.
 
     With `session`, its reports alone, those with numbers above `above`. What is open comes first,
-    then the oldest; `after` is where the page before ended.
+    then the oldest; `show` asks for some of them, and `after` is where the page before ended.
     """
-    require_request(request, frozenset({"session", "above", "after", "limit"}))
+    require_request(request, frozenset({"session", "above", "after", "show", "limit"}))
     with count_spending() as spending:
         shown = await find_errors(services, request.params)
     return respond(shown | {"request_units": round(spending.request_units, 2)})
@@ -81,10 +90,14 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
     above = read_whole(parameters, "above", SEQUENCE_MAX)
     if above and session is None:
         raise InvalidMessage("above is a number in a session: say session")
+    show = parameters.get("show") or "all"
+    if show not in SHOWN:
+        raise InvalidMessage(f"show is one of {', '.join(SHOWN)}")
     page = await services.errors.browse(
         session,
         above=above,
         after=read_report_place(parameters.get("after") or None),
+        ranks=SHOWN[show],
         limit=read_limit(parameters),
     )
     return {
@@ -95,6 +108,9 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
             "above": page.above,
         },
         "complete": page.is_all,
+        "counts": {
+            name: sum(page.counts.get(rank, 0) for rank in ranks) for name, ranks in SHOWN.items()
+        },
     }
 
 

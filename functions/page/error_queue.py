@@ -24,9 +24,11 @@ routes = HttpRoutes(show_problems)
 
 @routes.add("page_errors", "GET operate/errors", Right.LOOK)
 async def show_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A page of what the error queue of this region holds."""
-    require_request(request, frozenset({"session", "after", "above"}))
-    asked = {name: request.params.get(name, "") for name in ("session", "after", "above")}
+    """A page of what this region's error queue holds: what is open, unless more is asked for."""
+    require_request(request, frozenset({"session", "after", "above", "show"}))
+    asked = {name: request.params.get(name, "") for name in ("session", "after", "above", "show")}
+    # Of one session all are shown.
+    asked["show"] = asked["show"] or ("all" if asked["session"] else "open")
     found = await find_errors(services, asked | {"limit": str(ERRORS_SHOWN)})
     principal = principal_of(services, request)
     return render(
@@ -37,6 +39,8 @@ async def show_errors(services: Services, request: func.HttpRequest) -> func.Htt
         complete=found["complete"],
         session=asked["session"],
         above=asked["above"],
+        show=asked["show"],
+        counts=found["counts"],
         region=services.region,
         who=principal.name if principal else "",
         fault_type=FAULT_TYPE,

@@ -12,7 +12,7 @@ from typing import Any
 from shared.domain.standstill import ListPlace, StandstillKind
 
 # So many outcomes are kept by session, and so much of each reason; those beyond are counted.
-SHOWN_MAX, TEXT_CHARACTERS_MAX = 100, 200
+SHOWN_MAX, TEXT_CHARACTERS_MAX = 50, 160
 # How often one that cannot be carried out for the moment is tried, in a piece each.
 TRIES_MAX = 5
 

@@ -11,7 +11,8 @@ A copy of a fault is not sent again. Its message is in the journal, and a decisi
 import asyncio
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -161,13 +162,15 @@ class QueuePage:
     """A part of the list, and the place to go on from; None at its end.
 
     `is_all` says that the look saw the whole queue, or the whole session; where it did not, the
-    next look at the session goes on above the number `above`.
+    next look at the session goes on above the number `above`. `counts` has how many it saw of each
+    rank, whichever of them are in the list.
     """
 
     reports: Sequence[QueuedReport]
     after: ReportPlace | None
     is_all: bool
     above: int | None
+    counts: Mapping[Rank, int]
 
 
 class ErrorQueue:
@@ -188,6 +191,7 @@ class ErrorQueue:
         *,
         above: int = 0,
         after: ReportPlace | None = None,
+        ranks: Collection[Rank] = frozenset(Rank),
         limit: int,
     ) -> QueuePage:
         """A page of the reports of all sessions, or of one session above a sequence number.
@@ -207,12 +211,16 @@ class ErrorQueue:
             copies.setdefault((one.session, one.id), one)
         slots = asyncio.Semaphore(READ_AT_ONCE)
         reports = await asyncio.gather(*(self.read(one, slots) for one in copies.values()))
-        left = sorted(reports, key=lambda one: one.place)
+        counts = Counter(Rank(one.place.rank) for one in reports)
+        left = sorted(
+            (one for one in reports if one.place.rank in ranks), key=lambda one: one.place
+        )
         if after is not None:
             left = [one for one in left if one.place > after]
         following = left[limit - 1].place if len(left) > limit else None
         seen = found.messages[-1].sequence if session and found.messages else None
-        return QueuePage(left[:limit], following, found.is_all, None if found.is_all else seen)
+        above_next = None if found.is_all else seen
+        return QueuePage(left[:limit], following, found.is_all, above_next, counts)
 
     async def read(self, queued: BrowsedMessage, slots: asyncio.Semaphore) -> QueuedReport:
         """A report with what is recorded of it."""

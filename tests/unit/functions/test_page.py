@@ -116,7 +116,7 @@ async def test_every_view_of_a_fault_shows_where_its_handler_raised(world: World
     views = [
         await read(world),
         await read(world, show_timeline, "/session", session="acc-1"),
-        await read(world, show_errors),
+        await read(world, show_errors, show="fault"),
     ]
 
     assert [f"<li><code>{frame}</code></li>" in view for view in views] == [True] * 3
@@ -385,4 +385,7 @@ async def test_a_rejected_delivery_is_previewed_and_then_sent_once(world: World)
         assert "The message is safe" in (await press(("confirmed", "yes")))[1]
     assert len(world.bus.messages("east", "in")) == 1
     assert (await press(("confirmed", "yes"), ("type", "account.burn")))[0] == 409
-    assert "Ada has sent it again: mended" in await read(world, show_errors)
+    left = await read(world, show_errors)
+    assert "There is no open report here." in left
+    assert "Sent again or dismissed: 1" in left
+    assert "Ada has sent it again: mended" in await read(world, show_errors, show="ended")
