@@ -156,7 +156,7 @@ async def look_at_sagas(page: Page, open_view: OpenView, sagas: Stack, folder: P
 async def look_on_a_phone(page: Page, open_view: OpenView, folder: Path) -> None:
     """No view is wider than a phone: what is wide is moved aside in its own box."""
     await page.set_viewport_size({"width": 390, "height": 800})
-    for view in ("", "/faults", "/regions", "/sessions", "/errors", "/sagas"):
+    for view in ("", "/faults", "/regions", "/sessions", "/errors", "/sagas", "/decisions"):
         await open_view(view)
         await page.screenshot(path=folder / f"phone-{view[1:] or 'overview'}.png", full_page=True)
         assert await page.evaluate("document.documentElement.scrollWidth") == 390, view

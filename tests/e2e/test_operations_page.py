@@ -81,22 +81,26 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         for one, who in ((page, "Ada"), (other, "Bob")):
             await preview(one, "retry", who, "perhaps it was the handler")
             await one.get_by_role("button", name="Carry out").click()
-            await expect(one.get_by_role("heading", level=1)).to_have_text("What was done")
+            title = one.get_by_role("heading", level=1)
+            await expect(title).to_have_text("Decision: retry, done")
         await expect(other.get_by_text(re.compile("NotHalted"))).to_be_visible()
         decisions = [e for e in stack.entries()[SESSION] if e.get("resolution")]
         assert [e["resolution"]["who"] for e in decisions] == ["Ada"]
+        # What came of it may be loaded again: nothing is decided by looking.
+        await other.reload()
+        await expect(other.get_by_text(re.compile("over: NotHalted"))).to_be_visible()
+        await look(page, "decision", tmp_path)
 
         await page.get_by_role("link", name=SESSION).click()
         await look(page, "session", tmp_path)
         await page.get_by_label("Body of the message").fill(GOOD_BODY)
-        await page.get_by_label("Who edits").fill("Ada")
-        await page.get_by_label("Reason").fill("the producer was wrong")
+        await page.get_by_label("Who decides").first.fill("Ada")
+        await page.get_by_label("Why").first.fill("the producer was wrong")
         await page.get_by_role("button", name="Preview edit").click()
         await expect(page.get_by_text('{"at":1}')).to_be_visible()
         await look(page, "preview", tmp_path)
         await page.get_by_role("button", name="Carry out").click()
-        await expect(page.get_by_text("1 of 1 done")).to_be_visible()
-        await look(page, "outcomes", tmp_path)
+        await expect(page.get_by_role("heading", level=1)).to_have_text(f"Session {SESSION}")
 
         entries = stack.entries()[SESSION]
         completed = [e for e in entries if e["status"] == "completed"]
@@ -105,7 +109,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
             *(m.id for m in sent[1:]),
         ]
         assert completed[-1]["state"]["events"] == 4
-        await page.get_by_role("link", name="What needs attention now").click()
+        await page.get_by_role("link", name="Needs attention", exact=True).click()
         await expect(page.get_by_text("Nothing needs attention.")).to_be_visible()
         await page.get_by_role("link", name="Sagas", exact=True).click()
         await look(page, "sagas", tmp_path)

@@ -174,7 +174,7 @@ async def test_when_there_is_no_such_session_it_is_said_by_name(action: str) -> 
 
     problem = json.loads(response.get_body())
     assert (response.status_code, problem["type"]) == (404, "UnknownSession")
-    assert "acc-8" in problem["detail"]
+    assert problem["detail"] == "there is nothing of session 'acc-8'"
 
 
 async def test_the_journal_of_a_saga_is_not_erased() -> None:

@@ -163,6 +163,9 @@ async def test_when_an_instance_dies_at_any_write_the_other_region_goes_on(
             # Nobody is asked twice: the sweep of the other region finds what was begun.
             world.clock.seconds += LEASE_SECONDS + 2
             await sweep_bulk(world.west.bulk)
+            begun = await world.west.bulk.store.newest(10)
+            assert [one.state for one in begun] in ([], [BulkState.DONE])
+            # Where it had not begun, whoever asked asks again.
             decision = await world.west.bulk.begin(decide())
             await sweep_later(world)
         assert decision.state is BulkState.DONE

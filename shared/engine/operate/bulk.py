@@ -154,12 +154,13 @@ class BulkDecisions:
             ends = is_searched and not decision.later
             is_stuck |= is_searched and not ends
             pauses = ends or is_stuck or clock.now() >= until
-            held = LATER_SECONDS if is_stuck else 0.0 if pauses else LEASE_SECONDS
+            held = LATER_SECONDS if is_stuck else LEASE_SECONDS
+            is_free = pauses and not is_stuck
             decision = replace(
                 decision,
                 state=BulkState.DONE if ends else BulkState.RUNNING,
                 worker=mine,
-                until=now + clock.now() - began + held,
+                until=0.0 if is_free else now + clock.now() - began + held,
             )
             saved = await self.store.save(decision, version, ends=ends)
             if saved is None:

@@ -175,6 +175,20 @@ def test_a_decision_is_about_what_was_shown_and_says_who_and_why(run: Run) -> No
     }
 
 
+def test_there_is_nothing_to_erase_of_a_session_that_is_not_there(run: Run) -> None:
+    problem = {
+        "type": "UnknownSession",
+        "status": 404,
+        "detail": "there is nothing of session 'nobody'",
+    }
+
+    with running_app(lambda _: (404, problem)) as app:
+        status, out, _ = run("--url", app.url, "erase", "nobody", "--why", "w", "--yes")
+
+    assert status == 1
+    assert "there is nothing of session 'nobody'" in out
+
+
 class Typed(io.StringIO):
     """A terminal at which somebody types this."""
 
