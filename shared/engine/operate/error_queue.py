@@ -212,9 +212,8 @@ class ErrorQueue:
         slots = asyncio.Semaphore(READ_AT_ONCE)
         reports = await asyncio.gather(*(self.read(one, slots) for one in copies.values()))
         counts = Counter(Rank(one.place.rank) for one in reports)
-        left = sorted(
-            (one for one in reports if one.place.rank in ranks), key=lambda one: one.place
-        )
+        left = sorted(reports, key=lambda one: one.place)
+        left = [one for one in left if one.place.rank in ranks]
         if after is not None:
             left = [one for one in left if one.place > after]
         following = left[limit - 1].place if len(left) > limit else None
