@@ -83,6 +83,7 @@ class BulkDecisions:
         after which the same again goes on, and so does a sweep where it has begun.
         """
         require_bulk(wanted)
+        until = self.worker.clock.now() + PIECE_SECONDS
         if await self.store.read(wanted.id) is None:
             now = await self.worker.journal.time()
             about = len(wanted.members)
@@ -98,7 +99,7 @@ class BulkDecisions:
                 await self.worker.clock.sleep(TICK_SECONDS)
             begun = replace(wanted, about=about, begun_at=now, after=after)
             await self.store.create(begun)
-        return await self.go_on(wanted.id, PIECE_SECONDS)
+        return await self.go_on(wanted.id, until - self.worker.clock.now())
 
     async def read(self, decision_id: str) -> BulkDecision:
         """Return a decision as it stands; raises UnknownDecision."""
