@@ -56,8 +56,8 @@ def situations() -> Iterator[Situation]:
 
 
 def render() -> str:
-    """Table, picture and impossible situations as Markdown."""
-    return "\n\n".join((render_table(), render_picture(), render_impossible()))
+    """Table and impossible situations as Markdown."""
+    return f"{render_table()}\n\n{render_impossible()}"
 
 
 def render_table() -> str:
@@ -70,29 +70,6 @@ def render_table() -> str:
     ]
     newest = "newest entry holds under its id or number"
     return table(("rule", "session", newest, "place of its number", "decision", "because"), rows)
-
-
-def render_picture() -> str:
-    """The rules as questions from top to bottom, each with the decision that a yes leads to."""
-    lines = ["```mermaid", "flowchart LR", "    start([newest entry and message]) --> rule1"]
-    for number, rule in enumerate(RULES, 1):
-        name = rule.decision.__name__
-        lines.append(f'    rule{number}{{"{ask(rule)}"}} -- yes --> {name}(["{name}"])')
-        if number < len(RULES):
-            lines.append(f"    rule{number} -- no --> rule{number + 1}")
-    return "\n".join([*lines, "```"])
-
-
-def ask(rule: Rule) -> str:
-    """A rule's conditions, one below the other."""
-    conditions = []
-    if rule.session is not None:
-        conditions.append(f"session: {rule.session}")
-    if rule.newest is not None:
-        conditions.append(f"newest entry holds: {rule.newest}")
-    if rule.place is not None:
-        conditions.append(f"number: {rule.place}")
-    return "<br>".join(conditions)
 
 
 def render_impossible() -> str:

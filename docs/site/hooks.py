@@ -1,10 +1,13 @@
 """What turns docs/, README.md and the pages of emulator/ into a site: hooks of MkDocs.
 
 The pages are written to be read in the checkout, so they link to files that no site has. Such a
-link becomes its text, once the file was seen to exist; links between pages are MkDocs' to check.
+link leads to the repository where its address is known, and otherwise becomes its text, once the
+file was seen to exist; links between pages are MkDocs' to check. A page that a text calls by its
+file is called by its title.
 """
 
 import re
+import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,24 +24,34 @@ ADDED = {
     EMULATOR / "README.md": "emulator/index.md",
     **{path: f"emulator/{path.name}" for path in sorted((EMULATOR / "docs").glob("*.md"))},
 }
+# A search for a task shows how it is done before why it is done so, or what it stands on.
+BOOSTS = {"adr/": 0.2, "next/": 0.2, "emulator/": 0.5, "seeds.md": 0.5}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Say on each page of which version it is."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    config.site_name = f"Lockstep {project['version']}"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that stand elsewhere."""
     for path, place in ADDED.items():
-        text = rewrite_links(path.read_text("utf-8"), path)
-        files.append(File.generated(config, place, content=text))
+        files.append(File.generated(config, place, content=path.read_text("utf-8")))
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
-    """Take links out of a page that leave the site."""
+def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, **_: object) -> str:
+    """Make links lead to where the site has what they lead to, and weigh the page for searches."""
     place = page.file.src_uri
-    return markdown if place in ADDED.values() else rewrite_links(markdown, DOCS / place)
+    boosts = [boost for begin, boost in BOOSTS.items() if place.startswith(begin)]
+    page.meta |= {"search": {"boost": boost} for boost in boosts}
+    source = next((path for path, added in ADDED.items() if added == place), DOCS / place)
+    return rewrite_links(markdown, source, config.repo_url or "")
 
 
-def rewrite_links(markdown: str, source: Path) -> str:
+def rewrite_links(markdown: str, source: Path, repository: str = "") -> str:
     """Links of a file as its page on the site has them; raises PluginError."""
 
     def rewrite(found: re.Match[str]) -> str:
@@ -50,7 +63,11 @@ def rewrite_links(markdown: str, source: Path) -> str:
             raise PluginError(f"{source}: the link to {target} leads nowhere")
         place = find_place(path)
         if place is None:
-            return text
+            kind = "tree" if path.is_dir() else "blob"
+            file = f"{repository}/{kind}/HEAD/{path.relative_to(ROOT)}{anchor}"
+            return f"[{text}]({file})" if repository else text
+        if text.endswith(".md"):
+            text = path.read_text("utf-8").removeprefix("# ").partition("\n")[0]
         folder = PurePosixPath(find_place(source) or "").parent
         return f"{mark}[{text}]({PurePosixPath(place).relative_to(folder, walk_up=True)}{anchor})"
 

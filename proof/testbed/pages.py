@@ -120,6 +120,17 @@ class ReportPage:
         console.print(Text(f"report: {path}"), soft_wrap=True)
 
     def write(self, path: Path) -> None:
-        """Write the page; raises OSError."""
+        """Write the page, and its chart into a file beside it; raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.render(), encoding="utf-8")
+        if self.chart:
+            path.with_suffix(".svg").write_text(write_picture(self.chart), encoding="utf-8")
+
+
+def write_picture(chart: str) -> str:
+    """Return a chart as a file of its own, with the light and dark colours of reports."""
+    # What crosses a text does not strike it out.
+    own = "svg { background: var(--page); } text { paint-order: stroke; stroke: var(--page);"
+    style = f"{(TEMPLATES / 'report.css').read_text('utf-8')}{own} stroke-width: 4px; }}"
+    root = chart.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return root.replace("</title>", f"</title><style>{style}</style>", 1)

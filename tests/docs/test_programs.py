@@ -1,15 +1,18 @@
 """The programs that pages show run, as somebody who copies them would run them."""
 
+import ast
 import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from local.testing.patience import run_patiently
 from shared.backtest.__main__ import main as backtest
 from shared.backtest.app import load_app
 from shared.engine.publish.publish import Producer
@@ -17,7 +20,7 @@ from shared.settings import Settings
 from shared.testkit import Report, exercise, given
 from shared.testkit.given import as_sent
 from shared.testkit.memory_store import EPOCH_SECONDS
-from tests.docs.pages import page
+from tests.docs.pages import PATHS, ROOT, page
 from tests.world import POLICY, World, take
 
 SETTINGS = {
@@ -94,17 +97,42 @@ def test_the_handlers_of_the_page_keep_what_their_kinds_promise(
 
 
 @pytest.mark.slow
-def test_the_tests_of_the_page_about_testing_pass_and_find_what_is_wrong(
-    own_module: OwnModule,
-) -> None:
-    module = own_module("docs/testing.md")
+@pytest.mark.parametrize(("name", "count"), [("docs/testing.md", 4), ("docs/sagas.md", 3)])
+def test_the_tests_of_a_page_pass(name: str, count: int, own_module: OwnModule) -> None:
+    tests = [one for name, one in vars(own_module(name)).items() if name.startswith("test_")]
 
-    tests = [one for name, one in vars(module).items() if name.startswith("test_")]
     for one in tests:
         one()
+    assert len(tests) == count
+
+
+@pytest.mark.slow
+def test_the_handlers_of_the_page_about_testing_can_fail(own_module: OwnModule) -> None:
     with pytest.raises(AssertionError, match="becomes a fault"):
-        exercise(module.handlers, [given("apples", "stock.ship", {"quantity": 1})])
-    assert len(tests) == 4
+        exercise(
+            own_module("docs/testing.md").handlers,
+            [given("apples", "stock.ship", {"quantity": 1})],
+        )
+
+
+def test_the_programs_of_every_page_import_what_they_use(tmp_path: Path) -> None:
+    for path in PATHS:
+        if programs := page(str(path.relative_to(ROOT))).programs():
+            (tmp_path / f"{path.stem}.py").write_text("\n".join(programs))
+    # Those about Spark are cells of a notebook, which has `spark`; tests/spark runs them.
+    command = ["-m", "ruff", "check", "--isolated", "--select=F401,F821", "--exclude=spark.py"]
+    checked = run_patiently([sys.executable, *command, str(tmp_path)], seconds=60, cwd=ROOT)
+
+    assert checked.returncode == 0, checked.stdout
+    modules, missing = sorted(tmp_path.glob("*.py")), []
+    for tree in (ast.parse(module.read_text()) for module in modules):
+        for one in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)):
+            # The handlers that a reader writes are not here.
+            if one.module and not one.module.startswith("handlers"):
+                there = import_module(one.module)
+                missing += [name.name for name in one.names if not hasattr(there, name.name)]
+    assert modules
+    assert missing == []
 
 
 async def test_the_example_of_the_page_about_backtests(

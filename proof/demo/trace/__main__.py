@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from cli.cloud import KEY
@@ -14,9 +15,12 @@ from proof.testbed.cloud import running_cloud
 from proof.testbed.collector import CollectedSpan, Collector, running_collector
 from proof.testbed.command import RunFailed, exit_status, make_parser
 from proof.testbed.faults import region_down, run_in_background
+from proof.testbed.pages import write_picture
 from shared.charts import REGION_COLOURS, Chart, paint, write_text
 
 GAME = "alice"
+# Spans have digests of sessions: of the game, and of its scoreboard.
+SESSIONS = {sha256(name.encode()).hexdigest()[:16]: name for name in (GAME, f"{GAME}/score")}
 SCOPE = "lockstep"
 # A slow machine sends its spans late; one that sends none of the trace for so long sends no more.
 STALLED_SECONDS = 60.0
@@ -29,7 +33,6 @@ SETTINGS = {
     "OTEL_BSP_SCHEDULE_DELAY": "100",
     "OTEL_METRIC_EXPORT_INTERVAL": "1000",
 }
-SVG = "http://www.w3.org/2000/svg"
 ROW_PIXELS = 17
 # What is shorter would not be seen.
 BAR_SECONDS_MIN = 0.045
@@ -155,15 +158,14 @@ def draw(run: TracedRun) -> str:
         panel.shapes.append(f'<rect {box} height="{ROW_PIXELS - 4}" fill="{paint(colour)}"/>')
         place, side = (left - 5, "end") if start > end * 0.7 else (right + 5, "start")
         panel.shapes.append(write_text(place, top + 12, label_span(span), colour="text", side=side))
-    # A file of its own, which may be shown on a dark page.
-    own = f'<svg xmlns="{SVG}" style="background:#ffffff" '
-    return chart.write().replace("<svg ", own, 1)
+    return write_picture(chart.write())
 
 
 def label_span(span: CollectedSpan) -> str:
     """Return what a span is about, in a few words."""
     said = {name.removeprefix("lockstep."): v for name, v in span.attributes.items()}
-    words = [span.name, str(said.get("session", ""))]
+    session = str(said.get("session", ""))
+    words = [span.name, SESSIONS.get(session, session)]
     if "to" in said:
         words.append(f"in {said['to']}")
     if "outcome" in said:

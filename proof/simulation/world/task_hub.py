@@ -69,7 +69,8 @@ class LeasedActivity:
 class TaskHub:
     """One region's instances. It is unavailable during `down` and loses everything at `lost_at`.
 
-    `ends` are the results of all instances that ended. With `begins_again` an instance that is
+    `ends` are the results of all instances that ended, `timers_end_at` is when the latest timer
+    fires. With `begins_again` an instance that is
     over can be started once more, as with some stores.
     """
 
@@ -78,6 +79,7 @@ class TaskHub:
     down: tuple[float, float] | None = None
     lost_at: float | None = None
     begins_again: bool = False
+    timers_end_at: float = 0.0
     instances: dict[str, Instance] = field(default_factory=dict)
     activities: list[LeasedActivity] = field(default_factory=list)
     ends: list[tuple[str, TurnResult]] = field(default_factory=list)
@@ -165,6 +167,7 @@ class TaskHub:
                 at = scheduled.createTimer.fireAt.ToDatetime(UTC)
                 fired = helpers.new_timer_fired_event(scheduled.id, at)
                 when = at.timestamp() - EPOCH_SECONDS
+                self.timers_end_at = max(self.timers_end_at, when)
                 loop.call_at(when, self.post_or_delay, instance, fired, "timer late")
             else:
                 self.activities.append(LeasedActivity(instance, scheduled, now()))

@@ -117,10 +117,11 @@ class World(Cloud):
                 await asyncio.sleep(left_seconds)
 
     def give_up_at(self, began: float) -> float:
-        """Return when all has to be done: some time after the last message that is scheduled."""
+        """Return when all has to be done: some time after the last scheduled message or timer."""
         queued = (one for namespace in self.namespaces.values() for one in namespace.queues[QUEUE])
-        last = max((one.visible_at for one in queued), default=began)
-        return min(max(began, last), began + SCHEDULED_SECONDS_MAX) + FINISH_SECONDS_MAX
+        timers = (hub.timers_end_at for hub in self.hubs.values())
+        last = max(began, *timers, *(one.visible_at for one in queued))
+        return min(last, began + SCHEDULED_SECONDS_MAX) + FINISH_SECONDS_MAX
 
     def old_at(self) -> float:
         """Return when all of the journal is older than the retention and no host is frozen.
