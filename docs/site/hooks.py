@@ -25,7 +25,7 @@ ADDED = {
     **{path: f"emulator/{path.name}" for path in sorted((EMULATOR / "docs").glob("*.md"))},
 }
 # A search for a task shows how it is done before why it is done so, or what it stands on.
-BOOSTS = {"adr/": 0.2, "next/": 0.2, "emulator/": 0.5, "seeds.md": 0.5}
+BOOSTS = {"adr/": 0.05, "next/": 0.05, "emulator/": 0.5, "seeds.md": 0.5}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 

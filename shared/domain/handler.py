@@ -49,7 +49,8 @@ class NotCaptured(LookupError):
 class Context:
     """Ids, randomness and time that depend on the message alone, and what was captured once.
 
-    Without `looks_up` nothing is looked up any more: all that is known is in `captured`.
+    Handlers and plans are given one; a test of a plan makes one of a message. Without `looks_up`
+    nothing is looked up any more: all that is known is in `captured`.
     """
 
     def __init__(
@@ -175,26 +176,33 @@ class Handled[S: BaseModel]:
 class Kind(StrEnum):
     """The kind of a handler says what it may do, and so how its messages act only once."""
 
-    PURE = "pure"  # depends on state, message and Context only; outputs are stored with the entry
-    DETERMINISTIC = "deterministic"  # pure, and outputs are made again by re-running, not stored
-    EFFECTFUL = "effectful"  # calls the outside: the session is claimed while it runs
-    IDEMPOTENT = "idempotent"  # may run any number of times; no journal, no state
+    PURE = "pure"
+    """It depends on state, message and Context only; its outputs are stored with the entry."""
+    DETERMINISTIC = "deterministic"
+    """It is pure, and its outputs are made again by running it again; they are not stored."""
+    EFFECTFUL = "effectful"
+    """It calls the outside: the session is claimed while it runs."""
+    IDEMPOTENT = "idempotent"
+    """It may run any number of times; it has no journal and no state."""
 
 
 class OnFault(StrEnum):
     """The reaction of a session after a message of a type has failed for good."""
 
-    HALT = "halt"  # later messages wait until a person resolves the fault
-    SKIP = "skip"  # later messages go on; the fault stays visible
+    HALT = "halt"
+    """Later messages wait until a person resolves the fault."""
+    SKIP = "skip"
+    """Later messages go on; the fault stays visible."""
 
 
 class Dispatch(StrEnum):
     """The ways in which the outputs of a type's messages leave, once they are committed."""
 
-    IMMEDIATE = "immediate"  # by the worker that has committed them, at once
-    # By the change feed, or the sweep, after the lag; or by the session's next message, which needs
-    # them out of its way.
+    IMMEDIATE = "immediate"
+    """By the worker that has committed them, at once."""
     ASYNCHRONOUS = "asynchronous"
+    """By the change feed or the sweep after the lag, or by the session's next message, if earlier:
+    it needs them out of its way."""
 
 
 class NoState(BaseModel):
@@ -453,13 +461,16 @@ class Handlers:
 
         `sessions` says which sessions the type is for: a pattern such as "account:*", or several.
         A message of it for another session is refused by name, and so is one of a type without
-        patterns for a session of these, unless it has the same state model or none. With `answer`
-        the handler answers with this model, or not at all, and the API says so. `delay`,
-        `dispatch`, `lag` and `id_from` are those of Handler. With `ends_after` sessions that had a
-        message of the type end after so long a silence. With `archived` false no archive has the
-        bodies of the type's messages. Raises ValueError for a second handler of
-        the type, and for what can never work: a function of other parameters, one that is async
-        and pure, or a state model without defaults.
+        patterns for a session of these, unless it has the same state model or none. An effectful
+        or idempotent handler is run `attempts` times before its message is a fault. With `answer`
+        the handler answers with this model, or not at all, and the API says so. `delay` is how much
+        later than the preferred region the others see copies of the type, and `lag` how long its
+        outputs are left to their own worker, a day at most. `id_from` names the field of the body
+        that is the id, for senders that can set none, or is a function that gets it. With
+        `ends_after` sessions that had a message of the type end after so long a silence. With
+        `archived` false no archive has the bodies of the type's messages. Raises ValueError for a
+        second handler of the type, and for what can never work: a function of other parameters,
+        one that is async and pure, or a state model without defaults.
         """
         fitting = (sessions,) if isinstance(sessions, str) else tuple(sessions)
         declared = state if isinstance(state, StateModel) else StateModel(state)

@@ -77,7 +77,7 @@ class Message:
     It is empty for a message that an older release stored. `time` is the sender's own ISO 8601
     time; handlers see it as `now`, so a re-run sees the same. `reply_to` is the queue or topic for
     answers and `reply_session` their session; `correlation` is the id of the message that this one
-    answers. `traceparent` is its place in a trace (trace.py), which identifies nothing. `reminder`
+    answers. `traceparent` is its place in a trace, which identifies nothing. `reminder`
     is there where the message becomes visible at its `time` and not before: the name under which
     its session may cancel it, or empty. `delay` says how many seconds later than the preferred
     region the others see their copies; it is not on the wire, and None leaves it to the type and to

@@ -27,7 +27,7 @@ class IdempotentProducer:
 
     Operations of one session run one after the other, those of different sessions side by side.
     The producer keeps a small record of every session it has sent to for as long as it lives.
-    Programs open one with `shared.publishing.opening`.
+    Programs open one with `open_idempotent_producer`.
     """
 
     def __init__(self, producer: Producer, options: IdempotentProducerOptions) -> None:

@@ -35,7 +35,10 @@ class Data(BaseModel):
 
 
 class Command(Data):
-    """A message for a session, without an id: that follows from the saga and the step."""
+    """A message for a session, without an id: that follows from the saga and the step.
+
+    The message carries the time of the saga's start, which its handler sees as `context.now`.
+    """
 
     session: str
     type: str
@@ -43,7 +46,7 @@ class Command(Data):
 
 
 class Step(Data):
-    """One command, and the one that undoes it, if it can be undone.
+    """One command, `do`, and the one that undoes it, if it can be undone.
 
     It is tried `tries` times, each for at most `seconds`. A step that still has no answer is given
     up, in a way that it can never act any more.
@@ -64,7 +67,11 @@ class Stage(Data):
 
 
 class Wait(Data):
-    """Wait for the first of some events; none within `seconds` is a way back."""
+    """Wait for the first of some events.
+
+    One of `onward` lets the saga go on. One of `back` turns it back, and so does a cancellation, or
+    none of them within `seconds`.
+    """
 
     name: Name
     onward: tuple[Name, ...] = Field(min_length=1)
@@ -193,7 +200,10 @@ def session_of(key: str) -> str:
 
 
 def key_of(session: str) -> str | None:
-    """The key of the saga whose journal this is; None for other sessions."""
+    """The key of the saga whose journal this is; None for other sessions.
+
+    A plan learns by `key_of(context.message.session)` under which key its saga was started.
+    """
     if not session.startswith(SAGA_SESSION_PREFIX):
         return None
     return session.removeprefix(SAGA_SESSION_PREFIX) or None

@@ -119,7 +119,11 @@ class SagaKinds:
         self.handlers.add(saga_handler(END_TYPE, SagaEnd, end_saga, is_ours=True))
 
     def register[P: PlanMaker[Any]](self, kind: str, *, body: type[BaseModel]) -> Callable[[P], P]:
-        """Decorate a pure function that makes a plan; a second one for a kind is a ValueError."""
+        """Decorate a pure function that makes a Plan of a body and a Context.
+
+        A message of the type `kind` starts such a saga. Raises ValueError for a second function of
+        a kind, and for one of other parameters.
+        """
 
         def add(planner: P) -> P:
             def start(record: SagaRecord, order: Any, context: Context) -> Handled[SagaRecord]:
