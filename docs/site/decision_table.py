@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from docs.site.markdown import table
-from shared.domain.decision import RULES, HeadContent, NumberPlace, Rule, SessionState, Situation
+from shared.domain.decision import RULES, HeadContent, NumberPlace, SessionState, Situation
 
 ANY = "any"
 

@@ -45,8 +45,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, **_: object) -> str:
     """Make links lead to where the site has what they lead to, and weigh the page for searches."""
     place = page.file.src_uri
-    boosts = [boost for begin, boost in BOOSTS.items() if place.startswith(begin)]
-    page.meta |= {"search": {"boost": boost} for boost in boosts}
+    for begin, boost in BOOSTS.items():
+        if place.startswith(begin):
+            page.meta["search"] = {"boost": boost}
     source = next((path for path, added in ADDED.items() if added == place), DOCS / place)
     return rewrite_links(markdown, source, config.repo_url or "")
 

@@ -89,6 +89,7 @@ class BlockingProducer:
         self.exits.close()
 
     def get_partition_publishing_properties(self, session: str) -> PartitionPublishingProperties:
+        """See IdempotentProducer."""
         return self.call(lambda p: p.get_partition_publishing_properties(session))
 
     def create_batch(self, session: str, max_size_in_bytes: int | None = None) -> MessageBatch:

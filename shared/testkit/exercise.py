@@ -78,6 +78,7 @@ class Report:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
+        """The messages that became faults, each with `reason` and `raised_at`."""
         return self.result.faults
 
 
