@@ -30,9 +30,11 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Say on each page of which version it is."""
+    """Say on each page of which version it is, and list the records of decisions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     config.site_name = f"Lockstep {project['version']}"
+    records = sorted(f"adr/{path.name}" for path in DOCS.glob("adr/0*.md"))
+    config.nav[-1]["Decisions"].append({"Records": records})  # type: ignore[index]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
