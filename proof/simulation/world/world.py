@@ -120,7 +120,7 @@ class World(Cloud):
         """Return when all has to be done: some time after the last scheduled message or timer."""
         queued = (one for namespace in self.namespaces.values() for one in namespace.queues[QUEUE])
         timers = (hub.timers_end_at for hub in self.hubs.values())
-        last = max(began, *timers, *(one.visible_at for one in queued))
+        last = max([began, *timers, *(one.visible_at for one in queued)])
         return min(last, began + SCHEDULED_SECONDS_MAX) + FINISH_SECONDS_MAX
 
     def old_at(self) -> float:
