@@ -51,7 +51,7 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, **_: object
         if place.startswith(begin):
             page.meta["search"] = {"boost": boost}
     source = next((path for path, added in ADDED.items() if added == place), DOCS / place)
-    return rewrite_links(markdown, source, config.repo_url or "")
+    return rewrite_links(markdown, source, config.extra["repository"])
 
 
 def rewrite_links(markdown: str, source: Path, repository: str = "") -> str:
