@@ -198,7 +198,9 @@ class Chart:
         most = self.width / TICK_PIXELS
         step = next((one for one in STEPS if seconds / one <= most), STEPS[-1])
         for number in range(ceil(self.begin / step), floor(self.end / step) + 1):
-            x, text = self.place(number * step), self.write_time(number * step)
+            text = self.write_time(number * step)
+            # At the edge a text would be cut.
+            x = min(self.place(number * step), self.width - LETTER_PIXELS * len(text) / 2)
             parts.append(write_text(x, self.bottom + 15, text, side="middle"))
         middle = (LEFT + self.width - RIGHT) / 2
         parts.append(write_text(middle, self.bottom + 30, self.since, side="middle"))

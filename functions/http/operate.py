@@ -322,7 +322,7 @@ def read_place(after: str | None) -> ListPlace | None:
     if after is None:
         return None
     try:
-        since, key = b64decode(after, altchars="-_", validate=True).decode().split(" ")
+        since, key = b64decode(after, altchars="-_", validate=True).decode().split(" ", 1)
         place = ListPlace(float(since), key)
     except ValueError:
         raise InvalidMessage("after is not what an earlier answer said") from None

@@ -34,6 +34,8 @@ BUCKETS = SHOWN_SECONDS // BUCKET_SECONDS
 ENTRIES_MAX = 500
 # Outputs that wait for a region are counted up to here.
 WAITING_MAX = 200
+# A region at work is heard once a minute at least.
+LATE_SECONDS = 75.0
 # How often a browser may ask again; by itself it does not.
 REFRESH_SECONDS = (2, 5, 15)
 # Charts are as wide as a phone can show by moving them aside, in pixels.
@@ -150,9 +152,9 @@ def draw_minute(
     unit = "messages a second"
     panel.draw_stack(rates, REGION_COLOURS, unit=unit, begin=begin, width=BUCKET_SECONDS)
     for region, age in ages.items():
-        if age is not None and age.is_silent:
+        if age is not None and (state := name_silence(age)):
             last_heard = begin if age.seconds is None else max(begin, now - age.seconds)
-            panel.mark_outage(last_heard, now, f"{region}: silent")
+            panel.mark_outage(last_heard, now, f"{region}: {state}")
     return chart.write()
 
 
@@ -212,10 +214,16 @@ async def hear_regions(services: Services) -> Mapping[str, Age | None]:
 def describe_heard(age: Age | None) -> dict[str, Any]:
     """Return what the tile of another region says of its heartbeats."""
     if age is None:
-        return {"heard": "not known", "silent": True}
-    if age.is_silent:
-        return {"heard": f"nothing {describe_age(age)}", "silent": True}
-    return {"heard": f"{age.seconds:.0f} s ago", "silent": False}
+        return {"heard": "not known", "silent": "not known"}
+    if state := name_silence(age):
+        why = " (down, or cut off from the journal)" if age.is_silent else ""
+        return {"heard": f"nothing {describe_age(age)}{why}", "silent": state}
+    return {"heard": f"{age.seconds:.0f} s ago", "silent": ""}
+
+
+def name_silence(age: Age) -> str:
+    """Return in a word that too little is heard of another region; nothing where it is at work."""
+    return "silent" if age.is_silent else "late" if age.heard > LATE_SECONDS else ""
 
 
 def read_refresh(every: str | None) -> int:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from functions.http.requests import HOST_PARAMETERS
 from functions.http.responses import describe_problem, retry_headers
 from functions.http.routes import Answer
 from shared.domain.errors import LockstepError
-from shared.domain.moments import describe_time, parse_seconds
+from shared.domain.moments import describe_due, describe_time, parse_seconds
 from shared.domain.spending import CURRENT, count_spending
 from shared.domain.standstill import URGENCY, generalise
 from shared.engine.build import Services
@@ -54,8 +54,9 @@ def load_templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.filters["json"] = write_json
-    templates.filters["moment"] = lambda one: describe_time(parse_seconds(one), time.time())
-    templates.filters["instant"] = lambda one: describe_time(one, time.time())
+    templates.filters["moment"] = lambda one: show_time(describe_time, parse_seconds(one))
+    templates.filters["deadline"] = lambda one: show_time(describe_due, parse_seconds(one))
+    templates.filters["instant"] = partial(show_time, describe_time)
     templates.filters["docs"] = show_place
     templates.globals |= {"docs_url": "", "pages": PAGES}
     return templates
@@ -65,6 +66,12 @@ def adapt_pages(docs_url: str, *, has_sagas: bool) -> None:
     """Let the pages of this process link to the documentation's site, and to each other."""
     shown = [one for one in PAGES if has_sagas or one[0] != "/sagas"]
     load_templates().globals |= {"docs_url": docs_url.rstrip("/"), "pages": shown}
+
+
+def show_time(describe: Callable[[float, float], str], seconds: float) -> Markup:
+    """A time in both ways; a line may end between them, and nowhere within the second one."""
+    elapsed, _, clock = describe(seconds, time.time()).partition(", ")
+    return Markup('{}, <span class="clock">{}</span>').format(elapsed, clock)
 
 
 @pass_environment

@@ -12,11 +12,14 @@ def describe_elapsed(seconds: float) -> str:
     >>> describe_elapsed(100)
     '2 min ago'
     """
-    past = max(0.0, seconds)
+    return f"{write_span(max(0.0, seconds))} ago"
+
+
+def write_span(seconds: float) -> str:
     for below, unit, name in UNITS:
-        if past < below:
-            return f"{past / unit:.0f} {name} ago"
-    return f"{past / 86_400:.0f} days ago"
+        if seconds < below:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86_400:.0f} days"
 
 
 def describe_time(seconds: float, now: float) -> str:
@@ -26,6 +29,18 @@ def describe_time(seconds: float, now: float) -> str:
     '2 min ago, 2026-05-28 20:26:40 UTC'
     """
     return f"{describe_elapsed(now - seconds)}, {datetime.fromtimestamp(seconds, UTC):%F %T} UTC"
+
+
+def describe_due(seconds: float, now: float) -> str:
+    """Return a time that may be still to come, in both ways.
+
+    >>> describe_due(1_780_000_100, 1_780_000_000)
+    'in 2 min, 2026-05-28 20:28:20 UTC'
+    """
+    past = describe_time(seconds, now)
+    if seconds <= now:
+        return past
+    return f"in {write_span(seconds - now)}, {past.partition(', ')[2]}"
 
 
 def parse_seconds(moment: str) -> float:

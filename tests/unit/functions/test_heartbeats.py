@@ -19,6 +19,8 @@ from tests.asking import ask, document
 from tests.loop_clock import in_virtual_time
 from tests.world import World
 
+DOWN = "(down, or cut off from the journal)"
+
 
 @dataclass
 class Kept:
@@ -300,16 +302,17 @@ async def test_a_region_that_never_came_is_named_and_has_no_age(
 
 
 @pytest.mark.parametrize(
-    ("kept", "shown"),
+    ("kept", "word", "shown"),
     [
-        (Kept({"west..0": 7.4}), '<dd class="good">7 s ago</dd>'),
-        (Kept({"west..0": 131.0}), '<dd class="bad">nothing for 131 s</dd>'),
-        (Kept({"west2..0": 7.4}), '<dd class="bad">nothing ever</dd>'),
-        (Kept(is_down=True), '<dd class="bad">not known</dd>'),
+        (Kept({"west..0": 7.4}), "", '<dd class="good">7 s ago</dd>'),
+        (Kept({"west..0": 80.0}), "late", '<dd class="bad">nothing for 80 s</dd>'),
+        (Kept({"west..0": 131.0}), "silent", f'<dd class="bad">nothing for 131 s {DOWN}</dd>'),
+        (Kept({"west2..0": 7.4}), "silent", f'<dd class="bad">nothing ever {DOWN}</dd>'),
+        (Kept(is_down=True), "not known", '<dd class="bad">not known</dd>'),
     ],
 )
 async def test_the_page_shows_when_the_other_region_was_heard(
-    world: World, kept: Kept, shown: str
+    world: World, kept: Kept, word: str, shown: str
 ) -> None:
     world.east.health.heartbeats = hear(kept, "east", "east", "west", "west2")
 
@@ -319,4 +322,7 @@ async def test_the_page_shows_when_the_other_region_was_heard(
     assert answer.status_code == 200
     west = text.partition('id="region-west"')[2].partition("</section>")[0]
     assert f"<dt>Heard</dt>{shown}" in west
+    title = west.partition("</h2>")[0]
+    assert (f'<span class="bad">{word}</span>' in title) == bool(word)
+    assert (f"west: {word}, from" in text) == (word in ("late", "silent"))
     assert "<dt>Heard</dt>" not in text.partition('id="region-west"')[0]

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shared.charts import COLOURS, REGION_COLOURS, Chart, find_highest
+from shared.charts import COLOURS, LETTER_PIXELS, REGION_COLOURS, Chart, find_highest
 
 RATES: dict[str, list[float | None]] = {"ea<st": [1.0, 2.0, None, 4.0], "west": [0.5, 0, 1, 1]}
 
@@ -46,6 +46,18 @@ def test_texts_of_strangers_are_texts_and_the_legend_names_what_is_drawn() -> No
     assert svg.get("aria-label") == 'what "it" is'
     (outage,) = boxes(svg, "outage")
     assert float(outage["width"]) == round((960 - 56 - 14) * 1.5 / 4, 2)
+
+
+def test_a_time_at_the_edge_is_not_cut() -> None:
+    chart = Chart(
+        "an hour", 0, 3_600, "time", 720, lambda at: f"{at // 3600:02.0f}:{at % 60:02.0f}"
+    )
+    chart.add_panel("rates", 100, 1)
+    svg = ElementTree.fromstring(chart.write())
+
+    last = next(one for one in svg.iter("text") if one.text == "01:00")
+    assert last.get("text-anchor") == "middle"
+    assert float(last.attrib["x"]) + len("01:00") * LETTER_PIXELS / 2 <= 720
 
 
 def test_what_lies_outside_is_drawn_at_the_edge_and_each_colour_is_a_variable() -> None:
