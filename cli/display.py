@@ -13,7 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from shared.domain.moments import describe_time, parse_seconds
+from shared.domain.moments import describe_due, describe_time, parse_seconds
 
 WIDTH_MAX = 10_000
 
@@ -61,6 +61,11 @@ def tell(text: str) -> None:
 def tell_time(moment: str | None) -> str:
     """Return how long ago an ISO time was, and the time itself in UTC; nothing for none."""
     return describe_time(parse_seconds(moment), time.time()) if moment else ""
+
+
+def tell_due(moment: str | None) -> str:
+    """Return the same of a time that may be still to come."""
+    return describe_due(parse_seconds(moment), time.time()) if moment else ""
 
 
 def escape_control(text: str) -> str:

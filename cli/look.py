@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.client import AppClient
-from cli.display import open_progress, print_json, print_table, tell, tell_time
+from cli.display import open_progress, print_json, print_table, tell, tell_due, tell_time
 from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
@@ -215,33 +215,37 @@ def list_sagas(
         str | None,
         typer.Option(
             help="only those that are awaited, running, completed, compensated,"
-            " compensation-failed or unfinished"
+            " compensation-failed or unfinished, or of those that are running, waiting or overdue"
         ),
     ] = None,
+    kind: Annotated[str | None, typer.Option(help="only those of this kind")] = None,
     prefix: Annotated[str, typer.Option(help="only keys that begin with this")] = "",
-    after: Annotated[str | None, typer.Option(help="go on behind this key")] = None,
+    changed: Annotated[bool, typer.Option("--changed", help="those that changed last")] = False,
+    after: Annotated[str | None, typer.Option(help="go on behind this place")] = None,
     limit: Annotated[int, typer.Option(min=1, help="so many sagas at most")] = PAGE,
     as_json: AsJson = False,
 ) -> None:
-    """List sagas by key, as their journals have them, or show one with its steps."""
+    """List sagas by key or last change, as their journals have them, or show one with its steps."""
     client = client_of(context)
     if key is not None:
         show_saga(client.get("sagas/-", key=key), as_json)
         return
-    empty = "There is no such saga." if state or prefix or after else "No sagas yet."
-    asked = {"state": state, "prefix": prefix or None}
+    empty = "There is no such saga." if state or kind or prefix or after else "No sagas yet."
+    asked = {"state": state, "kind": kind, "prefix": prefix or None}
+    asked["order"] = "changed" if changed else None
     found = read_pages(client, "sagas", limit, after, asked)
     if as_json:
         print_json(found)
         return
     rows = [
         (
-            *(one["key"], one["kind"], one["state"]),
-            *((one[name] or "")[:19] for name in ("started", "changed")),
+            *(one["key"], one["kind"]),
+            one["state"] + (", overdue" if one.get("overdue") else ""),
+            *(one.get("waits"), tell_time(one["started"]), tell_time(one["changed"])),
         )
         for one in found["sagas"]
     ]
-    columns = ("saga", "kind", "state", "started (UTC)", "last change (UTC)")
+    columns = ("saga", "kind", "state", "open wait", "started", "last change")
     print_table(columns, rows, empty)
     tell_rest(found)
 
@@ -250,8 +254,10 @@ def show_saga(found: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    facts = [("saga", found["key"]), ("kind", found["kind"]), ("state", found["state"])]
-    print_table(("", ""), [*facts, ("reason", found["reason"])], "")
+    facts = [(name, found[name]) for name in ("kind", "state", "reason")]
+    facts += [(name, tell_time(found[name])) for name in ("started", "ended")]
+    facts += [("due", tell_due(found.get("due")))]
+    print_table(("", ""), [("saga", found["key"]), *facts], "")
     nothing = "never begun" if found["ended"] else "none yet"
     steps = [
         (
@@ -261,8 +267,8 @@ def show_saga(found: Mapping[str, Any], as_json: bool) -> None:
         for one in found["steps"]
     ]
     waits = [(one["name"], one["decision"] or nothing, "", one["at"]) for one in found["waits"]]
-    rows = [(*row[:3], *((at or "")[:19] for at in row[3:])) for row in steps + waits]
-    columns = ("step or wait", "outcome", "session", "at (UTC)", "undone at (UTC)")
+    rows = [(*row[:3], *map(tell_time, row[3:])) for row in steps + waits]
+    columns = ("step or wait", "outcome", "session", "at", "undone at")
     print_table(columns, rows, "It has no steps.")
 
 
@@ -300,8 +306,13 @@ def print_overview(overview: Mapping[str, Any]) -> None:
         for region, one in overview["reports"].items()
         if one["count"] or one["more"]
     ]
+    sagas = overview.get("sagas", {})
+    facts += [
+        (f"sagas {name}", f"{write_count(one)}, the oldest {tell_time(one['oldest'])}")
+        for name, one in sagas.items()
+    ]
     print_table(("", ""), facts, "")
-    if len(facts) == 2:
+    if len(facts) == 2 + len(sagas) and "overdue" not in sagas:
         sys.stdout.write("Nothing needs attention.\n")
 
 

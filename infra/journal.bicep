@@ -115,6 +115,7 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
             { path: '/listed/?' }
             { path: '/saga/?' }
             { path: '/saga_in/?' }
+            { path: '/saga_due/?' }
           ]
           excludedPaths: [
             { path: '/*' }

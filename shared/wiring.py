@@ -157,7 +157,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         authentication=settings.authentication,
         docs_url=settings.docs_url,
     )
-    beside = CosmosLeases(leases)
+    beside, has_sagas = CosmosLeases(leases), bool(kinds_of(handlers))
     overview = Overview(
         outside.journal,
         beside,
@@ -166,6 +166,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         services.errors,
         lag_seconds=policy.lag_seconds,
         standstill_seconds=policy.standstill_seconds,
+        has_sagas=has_sagas,
     )
     services = replace(services, overview=overview)
     services.health.heartbeats = Heartbeats(
@@ -176,7 +177,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
         outside.telemetry,
         journal=outside.journal,
         ledgers=ledgers.journal if settings.ledgers else None,
-        has_sagas=bool(kinds_of(handlers)),
+        has_sagas=has_sagas,
     )
     if not settings.ledgers:
         return services

@@ -139,6 +139,10 @@ def describe_overview(record: RegionRecord) -> dict[str, Any]:
             region: {"count": one.count, "more": one.is_more, "time": format_seconds(one.at)}
             for region, one in record.reports.items()
         },
+        "sagas": {
+            name: {"count": one.count, "more": one.is_more, "oldest": format_seconds(one.since)}
+            for name, one in record.sagas.items()
+        },
         "rate": {region: record.minutes[region][at].rate for region, at in newest.items()},
     }
 

@@ -13,7 +13,7 @@ import azure.functions as func
 from pydantic import BaseModel, ConfigDict
 
 from functions.http.descriptions import format_seconds
-from functions.http.operate import LIMIT, read_limit
+from functions.http.operate import LIMIT, LOOKED_MAX, encode_place, read_limit, read_place
 from functions.http.requests import (
     SAGA,
     SESSION,
@@ -27,16 +27,21 @@ from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
 from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage
+from shared.domain.overview import SagaCount, is_overdue
 from shared.domain.saga.plan import CANCELLED, NAME_PATTERN, SagaState, Wait, traceparent_of
-from shared.domain.saga.record import SagaRecord
+from shared.domain.saga.record import ListedSaga, SagaRecord, foresee
 from shared.domain.saga.walk import StartedSaga
 from shared.domain.spending import count_spending
+from shared.domain.standstill import ListPlace
 from shared.domain.wire import TRACE_HEADER, read_traceparent
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import ENDED, RecordedSaga, SagaResponse, Sagas, StepAct
 
 # What journals say: one that compensates is `running` there, until it has ended.
 RECORDED_STATES = tuple(state for state in SagaState if state is not SagaState.COMPENSATING)
+# What sagas are asked for by: their state, or what is counted of those that are running.
+LISTED_STATES = tuple(dict.fromkeys([*map(str, RECORDED_STATES), *map(str, SagaCount)]))
+LIST_PARAMETERS = frozenset({"state", "kind", "prefix", "order", "after", "limit"})
 
 
 routes = HttpRoutes()
@@ -149,11 +154,13 @@ async def cancel_over_http(
     "list_sagas",
     "GET sagas",
     Right.LOOK,
-    "Sagas by key, page by page, as their journals have them.",
-    {200: "A page, the key that the next one begins behind, its request units.", **REFUSED},
+    "Sagas by key or last change, page by page, as their journals have them.",
+    {200: "A page, where the next one begins, its request units.", **REFUSED},
     {
-        "state": {"type": "string", "enum": list(RECORDED_STATES)},
+        "state": {"type": "string", "enum": list(LISTED_STATES)},
+        "kind": TEXT,
         "prefix": TEXT,
+        "order": {"enum": ["key", "changed"]},
         "limit": LIMIT,
         "after": TEXT,
     },
@@ -161,10 +168,11 @@ async def cancel_over_http(
 async def list_over_http(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """Sagas by key, page by page, the same in every region: what their journals say.
 
-    `state` asks for those in a state, `prefix` for those whose keys begin with it, `limit` for so
-    many at once, and `after` goes on behind a key. A page costs one search, and no journal is read.
+    `state` and `kind` ask for those of one, `prefix` for those whose keys begin with it, `limit`
+    for so many at once, and `after` goes on where a page ended. With `order=changed` those that
+    changed last come first. A page costs one search, and no journal is read.
     """
-    require_request(request, frozenset({"state", "prefix", "after", "limit"}))
+    require_request(request, LIST_PARAMETERS)
     with count_spending() as spending:
         listed, after = await find_sagas(services, request.params)
     units = round(spending.request_units, 2)
@@ -174,23 +182,65 @@ async def list_over_http(services: Services, request: func.HttpRequest) -> func.
 async def find_sagas(
     services: Services, parameters: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], str | None]:
-    """A page of sagas, and the key to go on from; raises InvalidMessage or Unavailable."""
-    state, limit = read_state(parameters), read_limit(parameters)
+    """A page of sagas, and where the next one begins; raises InvalidMessage or Unavailable.
+
+    What no index tells is looked for among LOOKED_MAX sagas, so a page may be short, or empty,
+    without being the last.
+    """
+    state, kind, limit = read_state(parameters), parameters.get("kind", ""), read_limit(parameters)
     prefix, after = (parameters.get(name, "") for name in ("prefix", "after"))
+    order = parameters.get("order", "")
+    if order not in ("", "key", "changed"):
+        raise InvalidMessage("order is key or changed")
+    is_by_change = order == "changed"
+    is_by_due = state == SagaCount.OVERDUE and not is_by_change
+    now, late_seconds = services.worker.clock.today(), services.worker.policy.standstill_seconds
+
+    def is_wanted(saga: ListedSaga) -> bool:
+        is_of_state = {
+            "": True,
+            SagaCount.WAITING: saga.waits is not None,
+            SagaCount.OVERDUE: is_overdue(saga.due, now, late_seconds),
+        }.get(state, saga.state == state)
+        return is_of_state and kind in ("", saga.kind)
+
+    def place_of(saga: ListedSaga) -> str:
+        if not (is_by_change or is_by_due):
+            return saga.key
+        at = saga.changed if is_by_change else saga.due
+        return encode_place(ListPlace(at or 0.0, saga.key))
+
+    is_searched = kind or state == SagaCount.WAITING or (is_by_change and state)
+    most = LOOKED_MAX if is_searched else limit
     # One more is asked for: whether there is a next page is known without another search.
-    found = await services.journal.sagas(state, prefix, after, limit=limit + 1)
+    if is_by_change or is_by_due:
+        if prefix:
+            raise InvalidMessage("sagas by last change, or overdue, are not asked for by prefix")
+        until = now - late_seconds if is_by_due else None
+        place = read_place(after or None)
+        looked = await services.journal.sagas_by_time(until, place, most + 1, by_due=is_by_due)
+    else:
+        recorded = SagaState.RUNNING if state in [*SagaCount] else state
+        found = SagaState(recorded) if recorded else None
+        looked = await services.journal.sagas(found, prefix, after, limit=most + 1)
+    wanted = [one for one in looked[:most] if is_wanted(one)]
     listed = [
         {
             "key": one.key,
             "kind": one.kind,
             "state": one.state,
+            "waits": one.waits,
             "started": one.started,
             "changed": format_seconds(one.changed),
+            "due": format_moment(one.due),
+            "overdue": is_overdue(one.due, now, late_seconds),
             "links": {"self": path_to(SAGA, one.key)},
         }
-        for one in found[:limit]
+        for one in wanted[:limit]
     ]
-    return listed, found[limit - 1].key if len(found) > limit else None
+    if len(wanted) > limit:
+        return listed, place_of(wanted[limit - 1])
+    return listed, place_of(looked[most - 1]) if len(looked) > most else None
 
 
 class DecidedBody(BaseModel):
@@ -253,12 +303,14 @@ def describe_saga(key: str, record: SagaRecord, history: RecordedSaga) -> dict[s
     """A saga as JSON: where it stands, and every step with its outcome and its entries."""
     steps = record.plan.steps if record.plan else ()
     waits = record.plan.waits if record.plan else ()
+    _, due = foresee(record)
     return {
         "key": key,
         "kind": record.kind,
         "state": record.state,
         "started": record.at,
         "ended": format_moment(history.moments.get(ENDED)),
+        "due": format_moment(due),
         "turns_back": history.turns_back,
         "reason": record.reason,
         "events": list(record.events),
@@ -308,10 +360,10 @@ def link_saga(key: str) -> dict[str, str]:
     }
 
 
-def read_state(parameters: Mapping[str, str]) -> SagaState | None:
-    """The state asked for; raises InvalidMessage for one that no journal has."""
-    wanted = parameters.get("state")
-    if wanted and wanted not in RECORDED_STATES:
-        known = ", ".join(RECORDED_STATES)
+def read_state(parameters: Mapping[str, str]) -> str:
+    """The state asked for, or none; raises InvalidMessage for one that is not listed."""
+    wanted = parameters.get("state", "")
+    if wanted not in ("", *LISTED_STATES):
+        known = ", ".join(LISTED_STATES)
         raise InvalidMessage(f"no journal of a saga says {wanted!r}; known: {known}")
-    return SagaState(wanted) if wanted else None
+    return wanted

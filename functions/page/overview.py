@@ -12,11 +12,12 @@ import azure.functions as func
 from functions.http.operate import read_overview
 from functions.http.requests import require_request
 from functions.http.routes import HttpRoutes
-from functions.page.regions import draw_hour
+from functions.page.regions import LATE_SECONDS, draw_hour
 from functions.page.view import render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
-from shared.domain.overview import RegionRecord
+from shared.domain.overview import RegionRecord, SagaCount
+from shared.domain.saga.record import kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.health import RegionHealth
@@ -24,8 +25,6 @@ from shared.engine.operate.heartbeats import COMPACT, Age
 
 # A browser asks again so often: at 30 s an open tab costs less than 20 request units a minute.
 REFRESH_SECONDS = 30
-# A region at work is heard once a minute at least.
-LATE_SECONDS = 75.0
 # A look is older than this where no sweep runs in any region.
 OLD_SECONDS = 150.0
 MEANINGS = {
@@ -33,8 +32,14 @@ MEANINGS = {
     StandstillKind.BLOCKED: "outputs that their queue does not take",
     StandstillKind.REFUSED: "outputs that no queue takes",
     StandstillKind.GAP: "sessions in which a number is missing",
-    StandstillKind.ALERT: "messages for which a handler asks for a person",
+    StandstillKind.ALERT: "messages for which a handler asks for a person, and sagas that did not"
+    " end as planned",
     StandstillKind.PENDING: "outputs that a region has missed for long",
+}
+SAGA_MEANINGS = {
+    SagaCount.RUNNING: "sagas that are under way, onward or back",
+    SagaCount.WAITING: "those among them that come to a wait which nobody has decided yet",
+    SagaCount.OVERDUE: "those that take longer than their plan may: stuck, or not decided",
 }
 routes = HttpRoutes(show_problems)
 
@@ -113,6 +118,11 @@ def explain_actions(states: Sequence[RegionState], record: RegionRecord) -> list
         said.append("What is parked behind a missing number follows when the number comes.")
     if {StandstillKind.BLOCKED, StandstillKind.PENDING} & record.attention.keys():
         said.append("Each sweep tries again to deliver what is blocked or pending.")
+    if SagaCount.OVERDUE in record.sagas:
+        said.append(
+            "Each sweep starts sagas again that nobody drives. A saga that is overdue all the same"
+            " waits for a session that is halted, or for a region whose sagas do not run."
+        )
     return said
 
 
@@ -135,6 +145,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         for region in services.standstills.regions
     ]
     is_old = bool(record.at) and now > record.at + OLD_SECONDS
+    is_late = SagaCount.OVERDUE in record.sagas
     reports = {region: one for region, one in record.reports.items() if one.count or one.is_more}
     return render(
         request,
@@ -150,7 +161,10 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         is_old=is_old,
         meanings=MEANINGS,
         reports=reports,
-        is_well=not (trouble or is_old or record.attention or reports)
+        has_sagas=bool(kinds_of(services.handlers)),
+        saga_meanings=SAGA_MEANINGS,
+        is_late=is_late,
+        is_well=not (trouble or is_old or record.attention or reports or is_late)
         and bool(record.at)
         and all(one.is_good for one in states),
         actions=explain_actions(states, record),

@@ -21,7 +21,7 @@ from functions.http.operate import (
 from functions.http.requests import read_whole, require_request
 from functions.http.routes import HttpRoutes, principal_of
 from functions.http.sagas import (
-    RECORDED_STATES,
+    LISTED_STATES,
     describe_refused_change,
     describe_saga,
     find_sagas,
@@ -37,9 +37,10 @@ from shared.domain.errors import OutcomeUnknown
 from shared.domain.journal import Entry
 from shared.domain.message import require_text
 from shared.domain.next_entry import changed_position
+from shared.domain.overview import is_overdue
 from shared.domain.resolution import POSITION_MAX
 from shared.domain.saga.plan import CANCELLED
-from shared.domain.saga.record import kinds_of
+from shared.domain.saga.record import foresee, kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas
@@ -178,6 +179,11 @@ async def show_saga_steps(services: Services, request: func.HttpRequest) -> func
         key=key,
         saga=describe_saga(key, record, history),
         ended=record.state.is_end,
+        is_overdue=is_overdue(
+            foresee(record)[1],
+            services.worker.clock.today(),
+            services.worker.policy.standstill_seconds,
+        ),
         is_bad=record.state.needs_a_person,
         parts=draw_parts(record, history),
         width=WIDTH,
@@ -215,8 +221,8 @@ async def answer_saga_form(
 
 @saga_routes.add("page_sagas", "GET operate/sagas", Right.LOOK)
 async def show_sagas(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A page of the sagas in a state whose keys begin with `prefix`, by key."""
-    names = ("state", "prefix", "after")
+    """A page of the sagas in a state and of a kind, by key or by last change."""
+    names = ("state", "kind", "prefix", "order", "after")
     require_request(request, frozenset(names))
     asked = {name: request.params.get(name, "") for name in names}
     listed, following = await find_sagas(services, asked | {"limit": str(SAGAS_SHOWN)})
@@ -225,7 +231,8 @@ async def show_sagas(services: Services, request: func.HttpRequest) -> func.Http
         "sagas.html",
         sagas=listed,
         following=following,
-        states=RECORDED_STATES,
+        states=LISTED_STATES,
+        looked_max=LOOKED_MAX,
         kinds=sorted(kinds_of(services.handlers)),
         **asked,
     )

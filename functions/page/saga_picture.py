@@ -1,10 +1,10 @@
 """A saga as a picture: its stages and waits in order, and over how much time each went."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from functions.http.descriptions import format_seconds
-from shared.domain.saga.plan import Step, StepOutcome, Wait
+from shared.domain.saga.plan import SagaState, Stage, Step, StepOutcome, Wait, longest_time
 from shared.domain.saga.record import SagaRecord
 from shared.engine.sagas.sagas import STARTED, RecordedSaga, StepAct
 
@@ -35,7 +35,8 @@ class Bar:
 class DrawnRow:
     """A step or a wait: what came of it so far, and when; a wait has no session.
 
-    `position` and `undone_position` are those of the entries that say so.
+    `position` and `undone_position` are those of the entries that say so. `until` is when the part
+    at which the saga is should be over, by its plan.
     """
 
     name: str
@@ -47,6 +48,7 @@ class DrawnRow:
     undone: Moment | None = None
     undone_position: int | None = None
     bars: tuple[Bar, ...] = ()
+    until: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def draw_parts(record: SagaRecord, history: RecordedSaga) -> list[DrawnPart]:
     known = [*history.moments.values(), *(act.at for act in acts if act.at is not None)]
     scale = Scale(start, max([1.0, *(at - start for at in known)]))
     parts, begin = list[DrawnPart](), start
+    is_reached = record.state is SagaState.RUNNING and not history.turns_back
     for part in record.plan.parts:
         if isinstance(part, Wait):
             row = draw_wait(part, part.decision(record.events), history, scale, begin)
@@ -100,9 +103,22 @@ def draw_parts(record: SagaRecord, history: RecordedSaga) -> list[DrawnPart]:
         else:
             rows = (draw_step(step, record, history, scale, begin) for step in part.steps)
             drawn = DrawnPart(tuple(rows), is_final=part.is_final)
+        if is_reached and any(row.said is None for row in drawn.rows):
+            # It is at the first part of which something is open.
+            is_reached, limits = False, limit_rows(part)
+            rows = (
+                row if row.said else replace(row, until=scale.moment(begin + seconds))
+                for row, seconds in zip(drawn.rows, limits, strict=True)
+            )
+            drawn = replace(drawn, rows=tuple(rows))
         parts.append(drawn)
         begin = max([begin, *(start + row.ended.seconds for row in drawn.rows if row.ended)])
     return parts
+
+
+def limit_rows(part: Stage | Wait) -> list[float]:
+    """Return for how many seconds each row of a part may take by its plan."""
+    return [part.seconds] if isinstance(part, Wait) else [*map(longest_time, part.steps)]
 
 
 def draw_wait(

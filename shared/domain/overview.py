@@ -7,11 +7,22 @@ that is lost is recorded by the others. A record holds the last look and the min
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from shared.domain.journal import RecentEntry
+from shared.domain.moments import parse_seconds
+from shared.domain.saga.record import ListedSaga
 from shared.domain.standstill import URGENCY, Sign, StandstillKind
 
 MINUTES = 60
+
+
+class SagaCount(StrEnum):
+    """The counts of sagas that are running; those of the last two are among those of the first."""
+
+    RUNNING = "running"
+    WAITING = "waiting"  # nobody has decided one of its waits
+    OVERDUE = "overdue"  # its plan should have come to its last step long ago
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,7 @@ class Minute:
 class Attention:
     """A count of what needs attention, of one kind, and since when the oldest does.
 
+    Sagas are counted so, too: those that run or wait since they started, others since they are due.
     `since` is in seconds since 1970. With `is_more` there are more, all of them younger.
     """
 
@@ -57,13 +69,15 @@ class RegionRecord:
     """The record of a region: when it looked last, in seconds since 1970, and what it found.
 
     `minutes` has by region the minutes of the last hour, by their number since 1970: a minute
-    without a look is not there. `reports` are those of its own error queue, by its name.
+    without a look is not there. `reports` are those of its own error queue, by its name. Of sagas a
+    count is left out of which there is none.
     """
 
     at: float
     attention: Mapping[StandstillKind, Attention] = field(default_factory=dict)
     minutes: Mapping[str, Mapping[int, Minute]] = field(default_factory=dict)
     reports: Mapping[str, Reports] = field(default_factory=dict)
+    sagas: Mapping[SagaCount, Attention] = field(default_factory=dict)
 
 
 NO_RECORD = RegionRecord(0.0)
@@ -105,12 +119,38 @@ def count_attention(signs: Sequence[Sign], limit: int) -> dict[StandstillKind, A
     }
 
 
+def is_overdue(due: float | None, now: float, late_seconds: float) -> bool:
+    """Return whether a saga that is due at a time has run for so many seconds longer."""
+    return due is not None and due <= now - late_seconds
+
+
+def count_sagas(
+    due_first: Sequence[ListedSaga], now: float, late_seconds: float, limit: int
+) -> dict[SagaCount, Attention]:
+    """Return the counts of sagas that are running, of those that are due first."""
+    is_more = len(due_first) >= limit
+    started = [(one, parse_seconds(one.started)) for one in due_first if one.started]
+    late = [one.due for one in due_first if one.due and is_overdue(one.due, now, late_seconds)]
+    found = {
+        SagaCount.RUNNING: ([at for _, at in started], is_more),
+        SagaCount.WAITING: ([at for one, at in started if one.waits], is_more),
+        # Where one that is not late was found, all that are late were.
+        SagaCount.OVERDUE: (late, is_more and len(late) == limit),
+    }
+    return {
+        count: Attention(len(times), min(times), is_more=more)
+        for count, (times, more) in found.items()
+        if times
+    }
+
+
 def add_look(
     record: RegionRecord,
     at: float,
     attention: Mapping[StandstillKind, Attention],
     looked: Mapping[str, Minute],
     reports: Mapping[str, Reports],
+    sagas: Mapping[SagaCount, Attention],
 ) -> RegionRecord:
     """Return the record after a look; what is older than an hour is left out."""
     now = int(at // 60)
@@ -122,7 +162,7 @@ def add_look(
         }
         for region in looked
     }
-    return RegionRecord(at, attention, minutes, reports)
+    return RegionRecord(at, attention, minutes, reports, sagas)
 
 
 def merge_records(records: Iterable[RegionRecord]) -> RegionRecord:
@@ -143,6 +183,7 @@ def merge_records(records: Iterable[RegionRecord]) -> RegionRecord:
             for region, looked in minutes.items()
         },
         reports,
+        merged.sagas,
     )
 
 
@@ -175,6 +216,9 @@ def encode_look(record: RegionRecord) -> str:
         "reports": {
             region: [one.count, one.at, one.is_more] for region, one in record.reports.items()
         },
+        "sagas": {
+            count: [one.count, one.since, one.is_more] for count, one in record.sagas.items()
+        },
     }
     return json.dumps(document, separators=(",", ":"))
 
@@ -194,6 +238,8 @@ def decode_look(text: str | None) -> RegionRecord:
                 for region, looked in document["minutes"].items()
             },
             {region: Reports(*one) for region, one in document["reports"].items()},
+            # Releases before counted no sagas.
+            {SagaCount(k): Attention(*one) for k, one in document.get("sagas", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return NO_RECORD

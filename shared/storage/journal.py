@@ -100,7 +100,14 @@ from shared.storage.entries import (
 )
 from shared.storage.ledgers import decode_key, decode_ledger, key_id, ledger_id, ledger_operations
 from shared.storage.limits import BATCH_OPERATIONS_MAX, STAGED_DOCUMENTS_MAX
-from shared.storage.sagas import decode_listed, sagas_query
+from shared.storage.sagas import (
+    BY_CHANGE,
+    BY_DUE,
+    BY_KEY,
+    decode_listed,
+    sagas_query,
+    timed_sagas_query,
+)
 
 # Where the list of regions is, and the beacons. A session may well have this name: no other
 # document has these ids.
@@ -111,6 +118,8 @@ REFUSED_SECONDS = 30 * 24 * 3600
 PENDING_MAX = 1_000
 # Clocks that are apart.
 CLOCK_SLACK_SECONDS = 3600.0
+# After all times: JSON has no infinity.
+FAR_SECONDS = 1e11
 
 
 def beacon_of(region: str) -> Document:
@@ -687,6 +696,39 @@ class Journal:
         """
         clock = StoreClock()
         found = await self.container.find(sagas_query(state, prefix, after, limit), clock)
+        return [decode_listed(document, clock.seconds) for document in found]
+
+    async def sagas_by_time(
+        self, until: float | None, after: ListPlace | None, limit: int, *, by_due: bool
+    ) -> Sequence[ListedSaga]:
+        """Return sagas by their last change, or by when they are due, the newest first.
+
+        Up to a time in seconds since 1970, or after a place, whose `since` is of the same kind.
+        Fewer than `limit` are the last ones. One indexed query; no journal is looked at.
+        """
+        clock, field = StoreClock(), BY_DUE if by_due else BY_CHANGE
+
+        def place(document: Document) -> tuple[float, str]:
+            return ListPlace(document[field], document[BY_KEY]).order
+
+        def page(documents: Sequence[Document]) -> list[Document]:
+            left = (one for one in documents if after is None or place(one) > after.order)
+            return sorted(left, key=place)[:limit]
+
+        def is_enough(found: Sequence[Document], document: Document) -> bool:
+            # All of one time is read: within it the store has no order of its own.
+            is_older = bool(found) and document[field] < found[-1][field]
+            return len(found) >= limit and is_older and len(page(found)) == limit
+
+        bound = after.since if after else FAR_SECONDS if until is None else until
+        query = timed_sagas_query(field, bound, queries.SIGNS_MAX, is_enough)
+        found = await self.container.find(query, clock)
+        return [decode_listed(document, clock.seconds) for document in page(found)]
+
+    async def sagas_due_first(self, limit: int) -> Sequence[ListedSaga]:
+        """Return the sagas that are running, those first that are due first: one indexed query."""
+        clock = StoreClock()
+        found = await self.container.find(timed_sagas_query(BY_DUE, FAR_SECONDS, limit), clock)
         return [decode_listed(document, clock.seconds) for document in found]
 
     async def changed(

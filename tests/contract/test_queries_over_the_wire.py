@@ -30,7 +30,7 @@ from shared.ports import Carried, Container, Document, Query, SessionNeed
 from shared.storage import queries
 from shared.storage.documents import parked_ends
 from shared.storage.journal import Journal
-from shared.storage.sagas import sagas_query
+from shared.storage.sagas import BY_CHANGE, BY_DUE, sagas_query, timed_sagas_query
 from shared.testkit.memory import MemoryJournal
 from shared.testkit.memory_store import VirtualClock
 from shared.wiring import Adapters
@@ -52,6 +52,7 @@ from tests.world import message
 pytestmark = pytest.mark.wire
 
 LONG = "long/1?#ü"
+PLAN = {"parts": [{"steps": [{"name": "s", "do": {"session": "x", "type": "t"}}]}]}
 # Before all times, and after all.
 NEVER, EVER = -1.0, 4e9
 # What the store adds to a document of its own is no part of it.
@@ -78,12 +79,12 @@ async def fill(journal: Journal) -> None:
     assert await journal.close("closed", 0, stored.version, Resolution("close", "Ada", "seen"))
     await journal.append(replace(step(None, "asking"), alert="look"))
     for key, state in (
-        ("a", "running"),
-        ("b/1", "completed"),
-        ("b/2", "running"),
-        ("é", "running"),
+        ("a", {"state": "running"}),
+        ("b/1", {"state": "completed"}),
+        ("b/2", {"state": "running", "at": "2026-01-02T00:00:00+00:00", "plan": PLAN}),
+        ("é", {"state": "running", "at": "2026-01-01T00:00:00+00:00", "plan": PLAN}),
     ):
-        await journal.append(replace(step(None, f"saga:{key}"), state={"state": state}))
+        await journal.append(replace(step(None, f"saga:{key}"), state=state))
     await journal.append(replace(step(None, "saga:odd"), state={"state": ["running"], "at": 1}))
     early: Entry | None = None
     for sequence, group in ((3, "bank"), (1, "bank"), (2, "bank"), (7, "shop")):
@@ -187,6 +188,11 @@ FOUND = {
     "sagas of a state after": sagas_query(SagaState.RUNNING, "", "a", 1),
     "sagas of a state and prefix": sagas_query(SagaState.COMPLETED, "b", "", 9),
     "sagas of no state": sagas_query(SagaState.UNFINISHED, "", "", 9),
+    "sagas by change": timed_sagas_query(BY_CHANGE, EVER, 99, lambda *_: False),
+    "sagas of before": timed_sagas_query(BY_CHANGE, NEVER, 99, lambda *_: False),
+    "sagas by due": timed_sagas_query(BY_DUE, EVER, 99),
+    "the newest saga that is due": timed_sagas_query(BY_DUE, 2e9, 1, lambda *_: False),
+    "sagas that are not due": timed_sagas_query(BY_DUE, 1e9, 99),
     "recent": queries.recent_query(NEVER, 99),
     "too recent": queries.recent_query(EVER, 99),
     "waiting": queries.waiting_query("west", EVER, 99),

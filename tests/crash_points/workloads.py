@@ -756,7 +756,10 @@ async def archived(regions: BusinessRegions) -> object:
     async def look_around(worker: Services) -> None:
         leases = CosmosLeases(MemoryContainer(MemoryStore(regions.clock)))
         given = (worker.journal, leases, worker.region, REGIONS, worker.errors)
-        if await Overview(*given, lag_seconds=5, standstill_seconds=300).look({}) is None:
+        if (
+            await Overview(*given, lag_seconds=5, standstill_seconds=300, has_sagas=True).look({})
+            is None
+        ):
             raise Unavailable("a later run looks again")
 
     await regions.insist(look_around)

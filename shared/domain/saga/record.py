@@ -22,6 +22,7 @@ from shared.domain.handler import (
     require_signature,
 )
 from shared.domain.message import SAGA_SESSION_PREFIX, Message, derive_id
+from shared.domain.moments import parse_seconds
 from shared.domain.saga.plan import Data, Plan, SagaState, StepOutcome, session_of
 
 EVENT_TYPE = "saga.event"
@@ -91,7 +92,9 @@ class ListedSaga:
     """A saga as it is listed, when its record changed last and by which region.
 
     `started` is an ISO 8601 time, `changed` are seconds since 1970 on the store's clock, and
-    `age_seconds` is how long ago that was when the store answered.
+    `age_seconds` is how long ago that was when the store answered. Of one that is running, `waits`
+    is the first wait that nobody has decided, and at `due` its plan should have come to its last
+    step, in seconds since 1970; both are None of any other.
     """
 
     key: str
@@ -101,6 +104,8 @@ class ListedSaga:
     changed: float
     age_seconds: float
     region: str
+    waits: str | None = None
+    due: float | None = None
 
 
 type PlanMaker[B: BaseModel] = Callable[[B, Context], Plan]
@@ -143,6 +148,14 @@ def saga_handler(
     on_fault = OnFault.HALT if is_ours else OnFault.SKIP
     sessions = (f"{SAGA_SESSION_PREFIX}*",)
     return Handler(kind, SAGA_RECORD, body, handle, on_fault, sessions=sessions, is_ours=is_ours)
+
+
+def foresee(record: SagaRecord) -> tuple[str | None, float | None]:
+    """Return the `waits` and `due` of a ListedSaga; both are None where the saga is not running."""
+    if record.state is not SagaState.RUNNING or record.plan is None or record.at is None:
+        return None, None
+    waits = (wait.name for wait in record.plan.waits if wait.decision(record.events) is None)
+    return next(waits, None), parse_seconds(record.at) + record.plan.seconds_max
 
 
 def kinds_of(handlers: Handlers) -> frozenset[str]:

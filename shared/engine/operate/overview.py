@@ -15,6 +15,7 @@ from shared.domain.overview import (
     Reports,
     add_look,
     count_attention,
+    count_sagas,
     decode_look,
     encode_look,
     measure_rate,
@@ -25,8 +26,9 @@ from shared.engine.operate.heartbeats import SWEEP, Leases, record_id
 from shared.ports import StoreClock
 from shared.storage.journal import Journal
 
-# A look measures the minute before it by so many entries at most, and counts so many signs.
-LOOK_SECONDS, ENTRIES_MAX, SIGNS_MAX = 60.0, 500, 500
+# A look measures the minute before it by so many entries at most, and counts so many signs and
+# sagas.
+LOOK_SECONDS, ENTRIES_MAX, SIGNS_MAX, SAGAS_MAX = 60.0, 500, 500, 500
 # How often the region's error queue is counted, which holds its sessions for a moment, and so many
 # of its messages at most: each takes a read.
 COUNT_SECONDS, REPORTS_MAX, REPORTS_AT_ONCE = 300.0, 50, 16
@@ -47,6 +49,7 @@ class Overview:
         *,
         lag_seconds: float,
         standstill_seconds: float,
+        has_sagas: bool,
     ) -> None:
         self.journal = journal
         self.leases = leases
@@ -55,6 +58,7 @@ class Overview:
         self.errors = errors
         self.lag_seconds = lag_seconds
         self.standstill_seconds = standstill_seconds
+        self.has_sagas = has_sagas
         self.kept: str | None = None
         self.began_at = float("-inf")
         self.reading: asyncio.Task[RegionRecord] | None = None
@@ -69,7 +73,8 @@ class Overview:
         try:
             # Another instance may have written it: the timer moves among them.
             self.kept = await self.leases.read(record_id(self.region, SWEEP), clock)
-            now = clock.seconds
+            # A store does not tell the time of a record that is not there.
+            now = clock.seconds or await self.journal.time()
             journal = self.journal
             # One after another: nobody waits for a look.
             recent = await journal.recent_entries(now, LOOK_SECONDS, ENTRIES_MAX)
@@ -80,6 +85,7 @@ class Overview:
                 await journal.waiting_seconds(now, region, self.lag_seconds, 1)
                 for region in self.regions
             ]
+            running = await journal.sagas_due_first(SAGAS_MAX) if self.has_sagas else []
         except LockstepError:
             return self.kept
         looked = {
@@ -92,7 +98,8 @@ class Overview:
         }
         kept, attention = decode_look(self.kept), count_attention(signs, SIGNS_MAX)
         reports = await self.count_reports(kept.reports.get(self.region), now)
-        self.kept = encode_look(add_look(kept, now, attention, looked, reports))
+        sagas = count_sagas(running, now, self.standstill_seconds, SAGAS_MAX)
+        self.kept = encode_look(add_look(kept, now, attention, looked, reports, sagas))
         return self.kept
 
     async def count_reports(self, counted: Reports | None, now: float) -> dict[str, Reports]:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import socket
 import threading
 from collections import Counter
@@ -591,16 +592,38 @@ def test_a_saga_is_started_with_its_kind_and_body(run: Run) -> None:
     ]
 
 
+def test_a_saga_is_shown_with_its_times_and_when_it_is_due(run: Run) -> None:
+    (waits,) = waiting_saga("granted", decision="granted")["waits"]
+    act = {"outcome": "done", "position": 0, "at": "2026-11-24T10:00:05+00:00"}
+    step = {"name": "pay", "session": "sessions/a", "outcome": "done", "done": act, "undone": None}
+    shown = waiting_saga() | {
+        "started": "2026-11-24T10:00:00+00:00",
+        "due": "2999-01-01T00:00:00+00:00",
+        "ended": None,
+        "steps": [step],
+        "waits": [waits | {"at": "2026-11-24T10:00:09+00:00"}],
+    }
+    with running_app(lambda _: (200, shown)) as app:
+        status, out, _ = run("--url", app.url, "sagas", "o/1")
+
+    lines = {line.split()[0]: line for line in out.splitlines() if line.split()}
+    assert status == 0
+    assert "ago, 2026-11-24 10:00:00 UTC" in lines["started"]
+    assert re.search(r"in \d+ days, 2999-01-01 00:00:00 UTC", lines["due"])
+    assert "ago, 2026-11-24 10:00:05 UTC" in lines["pay"]
+    assert "ago, 2026-11-24 10:00:09 UTC" in lines["approval"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"), [((), "No sagas yet."), (("--state", "running"), "There is no such saga.")]
 )
 def test_sagas_are_listed_page_by_page_with_what_they_cost(
     words: tuple[str, ...], said: str, run: Run
 ) -> None:
-    listed = [
-        {"key": f"o-{n}", "kind": "k", "state": "running", "started": None, "changed": "2026"}
-        for n in range(2)
-    ]
+    changed = "2026-11-24T10:00:00+00:00"
+    running = {"kind": "k", "state": "running", "started": None, "changed": changed}
+    late = {"waits": "approval", "overdue": True}
+    listed = [{"key": "o-0", **running}, {"key": "o-1", **running, **late}]
 
     def respond(asked: Asked) -> tuple[int, Any]:
         is_second = "after=o-0" in asked.path
@@ -613,6 +636,9 @@ def test_sagas_are_listed_page_by_page_with_what_they_cost(
     with running_app(lambda _: (200, empty)) as app:
         nothing = run("--url", app.url, "sagas", *words)
 
-    assert (status, "o-0" in out, "o-1" in out) == (0, True, True)
+    first, second = out.splitlines()[1:]
+    assert (status, first.split()[:3]) == (0, ["o-0", "k", "running"])
+    assert second.split()[:5] == ["o-1", "k", "running,", "overdue", "approval"]
+    assert "ago, 2026-11-24 10:00:00 UTC" in second
     assert "6.0 request units" in error
     assert said in nothing[1]

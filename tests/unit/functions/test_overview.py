@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from functions.handlers import orders
 from functions.http.operate import list_sessions, show_status
 from functions.http.watch import tell_tail
 from functions.page.overview import show_overview
@@ -20,11 +21,15 @@ from shared.domain.overview import (
     Minute,
     RegionRecord,
     Reports,
+    SagaCount,
     add_look,
+    count_sagas,
     decode_look,
     encode_look,
     merge_records,
 )
+from shared.domain.saga.plan import SagaState
+from shared.domain.saga.record import ListedSaga
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.heartbeats import SWEEP, Heartbeats
@@ -32,6 +37,7 @@ from shared.engine.operate.overview import Overview
 from shared.testkit.memory import MemoryContainer
 from shared.testkit.memory_store import MemoryStore
 from tests.asking import ask, document
+from tests.saga_stage import Stage, order
 from tests.world import IMPATIENT, REGIONS, World, message
 
 NOW = 1_780_000_000.0
@@ -67,6 +73,7 @@ class Swept:
             *(journal, self.leases, region, REGIONS, services.errors),
             lag_seconds=5,
             standstill_seconds=300,
+            has_sagas=True,
         )
 
     async def sweep(self, *regions: str, silent: float = 0.0) -> None:
@@ -193,6 +200,23 @@ async def test_when_a_look_fails_what_was_recorded_of_the_hour_stays(
     assert decode_look(before).minutes["east"] == {int(NOW // 60): Minute(0.02, 0.0)}
 
 
+async def test_when_there_is_no_record_yet_the_first_look_has_its_time(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = swept.leases.container
+    read_told = container.read
+
+    async def read(*place: str, **options: Any) -> Any:
+        return await read_told(*place, **options | {"clock": None})
+
+    monkeypatch.setattr(container, "read", read)
+    await swept.sweep("east")
+
+    record = decode_look(await swept.leases.read("$timer-east-sweep"))
+    assert record.at == NOW
+    assert [*record.minutes["west"]] == [int(NOW // 60)]
+
+
 async def test_when_another_instance_takes_the_sweep_over_it_goes_on_with_the_hour(
     swept: Swept,
 ) -> None:
@@ -247,16 +271,18 @@ async def test_status_tells_programs_the_same(swept: Swept) -> None:
 def test_a_record_is_read_as_it_was_written_and_keeps_an_hour() -> None:
     record = NO_RECORD
     counted = {StandstillKind.HALT: Attention(500, 7.0, is_more=True)}
+    sagas = {SagaCount.RUNNING: Attention(3, 5.0), SagaCount.OVERDUE: Attention(1, 9.0)}
     for minute in range(2 * MINUTES):
         looked = {"east": Minute(1.5, 3.0), "west": Minute(0.0, 0.0, silent=130.0)}
         reports = {"east": Reports(2, minute * 60.0)}
-        record = add_look(record, minute * 60.0, counted, looked, reports)
+        record = add_look(record, minute * 60.0, counted, looked, reports, sagas)
 
     text = encode_look(record)
 
     assert decode_look(text) == record
     assert [*record.minutes["west"]] == [*range(MINUTES, 2 * MINUTES)]
     assert len(text) < 3_000
+    assert decode_look(text.replace(',"sagas":', ',"other":')) == replace(record, sagas={})
     for strange in (None, "", "[]", "no JSON", '{"at": 1}', '{"at": 1, "attention": {"x": 1}}'):
         assert decode_look(strange) == NO_RECORD
 
@@ -285,6 +311,61 @@ def test_an_outage_is_one_band_for_each_run_of_silent_minutes() -> None:
     spans = ["east: silent, from 00:10 to 00:12", "east: silent, from 00:13 to 00:15"]
     assert told == spans * 2
     assert "west: 2 messages a second at 00:15" in svg
+
+
+async def test_sagas_that_run_wait_or_are_overdue_are_counted_with_links(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage(orders.handlers)
+    swept = Swept(stage)
+    monkeypatch.setattr("functions.page.overview.time.time", stage.clock.today)
+    # The store's time is everybody's.
+    monkeypatch.setattr("shared.testkit.memory_store.EPOCH_SECONDS", 0.0)
+    quiet = await swept.show()
+    for key in ("o-1", "o-2", "o-3"):
+        await stage.start(key, order(("p", 1), approval=60))
+        await stage.clock.sleep(20)
+    await stage.book("west").add_event("o-3", "approved")
+    await swept.sweep("east", "west")
+    early = await swept.show()
+    plan = stage.record("o-1").plan
+    assert plan is not None
+    stage.clock.seconds = NOW + plan.seconds_max + 300 + 30
+    await swept.sweep("west")
+    late = await swept.show()
+
+    assert "No saga is running" not in quiet
+    assert row_of(early, "running").startswith("running 3 ")
+    assert row_of(early, "waiting").startswith("waiting 2 ")
+    assert "2026-05-28 20:26:40 UTC" in row_of(early, "waiting")
+    assert "/api/operate/sagas?state=waiting" in early
+    assert "All is well" in early
+    assert row_of(late, "overdue").startswith("overdue 2 ")
+    assert "Something needs attention" in late
+    assert "starts sagas again that nobody drives" in late
+    shown = document(await show_status(swept.services("west"), ask(method="GET")))["overview"]
+    assert {name: one["count"] for name, one in shown["sagas"].items()} == {
+        "running": 3,
+        "waiting": 2,
+        "overdue": 2,
+    }
+
+
+def test_of_more_sagas_than_are_counted_all_that_are_overdue_are_known() -> None:
+    listed = [
+        ListedSaga(str(n), SagaState.RUNNING, "k", f"2026-11-28T00:00:{n:02}", 0.0, 0.0, "east")
+        for n in range(10)
+    ]
+    due = [replace(one, due=100.0 + n) for n, one in enumerate(listed)]
+
+    found = count_sagas(due, 405.0, 300.0, 10)
+    full = count_sagas(due[:4], 405.0, 300.0, 4)
+
+    assert found[SagaCount.OVERDUE] == Attention(6, 100.0)
+    assert (found[SagaCount.RUNNING].count, found[SagaCount.RUNNING].is_more) == (10, True)
+    assert full[SagaCount.OVERDUE] == Attention(4, 100.0, is_more=True)
+    assert SagaCount.WAITING not in found
+    assert count_sagas([], 405.0, 300.0, 4) == {}
 
 
 # Sessions by last change, and all of them followed.

@@ -281,6 +281,9 @@ async def test_the_page_of_a_saga_says_what_has_not_begun_and_what_never_will(ea
     await east.start()
     running = await read_page()
     assert ("running, started" in running, "none yet" in running) == (True, True)
+    assert "It is overdue" not in running
+    await east.stage.clock.sleep(5_000)
+    assert "It is overdue" in await read_page()
 
     await east.stage.run("o-1", PLACED)
     ended = await read_page()
@@ -345,6 +348,68 @@ async def test_sagas_are_listed_from_their_journals_alike_in_every_region(
     assert await keys(limit="3", after="o-2") == (["p-1"], None)
     assert await keys(state="running", limit="1") == (["o-2"], "o-2")
     assert await keys(state="running", after="o-2") == (["p-1"], None)
+
+
+async def keys(region: Region, **asked: str) -> list[str]:
+    """The keys of all pages, none of which is longer than `limit`."""
+    listed, after = list[str](), asked.pop("after", "")
+    while True:
+        _, found = await list_sagas(region, **asked, after=after)
+        assert len(found["sagas"]) <= int(asked.get("limit", "100"))
+        listed += [one["key"] for one in found["sagas"]]
+        after = found["after"]
+        if after is None:
+            return listed
+
+
+async def test_running_sagas_are_listed_by_what_is_counted_of_them(
+    east: Region, west: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("o 2", "o-1", "p-1", "q-1"):
+        await east.start(key=key)
+        await east.stage.clock.sleep(10)
+    await east.tell("approved")
+
+    assert await keys(west, state="running") == ["o 2", "o-1", "p-1", "q-1"]
+    assert await keys(west, state="waiting") == ["o 2", "p-1", "q-1"]
+    assert await keys(west, state="waiting", prefix="o") == ["o 2"]
+    assert await keys(west, state="overdue") == []
+    plan = east.stage.record("o-1").plan
+    assert plan is not None
+    await east.stage.clock.sleep(plan.seconds_max + 300 - 35)
+    assert await keys(west, state="overdue") == ["o 2"]
+    await east.stage.clock.sleep(60)
+    # The newest first, and of a page that ends at a key with a space the next one, too.
+    for limit in ("1", "2", "9"):
+        assert await keys(west, state="overdue", limit=limit) == ["q-1", "p-1", "o-1", "o 2"]
+    _, found = await list_sagas(west, state="running", limit="1")
+    (shown,) = found["sagas"]
+    assert (shown["waits"], shown["overdue"]) == ("approval", True)
+    assert shown["due"] > shown["started"]
+    monkeypatch.setattr(sagas, "LOOKED_MAX", 1)
+    assert await keys(west, state="waiting") == ["o 2", "p-1", "q-1"]
+
+
+async def test_sagas_are_listed_by_last_change_and_by_kind(east: Region, west: Region) -> None:
+    for key in ("o-1", "o-2", "o-3", "o-4"):
+        # Two of them in one second.
+        await east.stage.clock.sleep(10 * (key != "o-3"))
+        await east.start(key=key)
+    await east.stage.clock.sleep(10)
+    await west.tell("approved")
+
+    for limit in ("1", "2", "3", "9"):
+        found = await keys(west, order="changed", limit=limit)
+        assert found == ["o-1", "o-4", "o-2", "o-3"]
+    assert await keys(west, order="changed", state="waiting") == ["o-4", "o-2", "o-3"]
+    assert await keys(west, kind="order.place", limit="3") == ["o-1", "o-2", "o-3", "o-4"]
+    assert await keys(west, kind="order.submit") == []
+    for wrong in (
+        {"order": "size"},
+        {"order": "changed", "prefix": "o"},
+        {"order": "changed", "after": "o-1"},
+    ):
+        assert (await list_sagas(west, **wrong))[1]["type"] == "InvalidMessage"
 
 
 @pytest.mark.parametrize("wanted", ["lost", "compensating", "Running"])
@@ -603,6 +668,29 @@ async def test_the_picture_has_every_part_in_order_and_a_rejection_is_not_red(
     page = await read_page(east)
     assert 'class="bad"' not in page
     assert page.index("approval</strong>: ") > page.index("reserve.p</strong>: ")
+
+
+async def test_the_picture_says_until_when_the_part_may_take_at_which_the_saga_is(
+    east: Region,
+) -> None:
+    async def untils() -> dict[str, float]:
+        rows = [row for part in draw_parts(*await read_both(east)) for row in part.rows]
+        return {row.name: row.until.seconds for row in rows if row.until}
+
+    await east.start()
+    (tried,) = (await untils()).items()
+    walk = await east.stage.walk("o-1")
+    async for request in walk.steps():
+        if isinstance(request, AwaitChange):
+            break
+    await east.stage.clock.sleep(5)
+    waited = await untils()
+    await walked(east, "rejected")
+
+    # A step is tried five times for 30 s, with pauses between; a wait begins when that is done.
+    assert tried == ("submit", 5 * 30 + 1 + 2 + 4 + 8)
+    assert waited == {"approval": 60.0}
+    assert await untils() == {}
 
 
 async def read_both(region: Region) -> tuple[SagaRecord, RecordedSaga]:
