@@ -102,7 +102,8 @@ SETTINGS = (
     ),
     Setting(
         "LOCKSTEP_STANDSTILL_SECONDS",
-        "how long a region may miss outputs, or a number be missing, before it is listed",
+        "how long a region may miss outputs, or a number be missing, before it is listed, and how"
+        " much longer than its plan a saga may take before it is overdue",
         "300",
     ),
     Setting("LOCKSTEP_LEASE_SECONDS", "how long a claim outlives its owner", "30"),

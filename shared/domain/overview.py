@@ -7,7 +7,7 @@ that is lost is recorded by the others. A record holds the last look and the min
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from shared.domain.journal import RecentEntry
 from shared.domain.moments import parse_seconds
@@ -20,9 +20,9 @@ MINUTES = 60
 class SagaCount(StrEnum):
     """The counts of sagas that are running; those of the last two are among those of the first."""
 
-    RUNNING = "running"
-    WAITING = "waiting"  # nobody has decided one of its waits
-    OVERDUE = "overdue"  # its plan should have come to its last step long ago
+    RUNNING = auto()
+    WAITING = auto()  # nobody has decided one of its waits
+    OVERDUE = auto()  # its plan should have come to its last step long ago
 
 
 @dataclass(frozen=True, slots=True)
