@@ -211,6 +211,8 @@ def list_needed_texts(condition: Expression) -> Iterator[str]:
             | FunctionCall("ARRAY_CONTAINS", (PropertyPath(), Literal(str(text)), *_))
         ):
             yield write_json(text)
+        case FunctionCall("ARRAY_CONTAINS", (PropertyPath(), Literal(dict(members)), *_)):
+            yield from (write_json(one) for one in members.values() if isinstance(one, str))
 
 
 def write_index_path(path: PathSteps) -> tuple[str, ...]:

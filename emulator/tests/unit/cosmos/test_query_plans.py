@@ -106,6 +106,7 @@ def test_what_an_index_serves_is_told_from_what_needs_a_look_at_every_item(
     [
         """c["odd \\"name"] = 'é " \\u0041'""",
         "ARRAY_CONTAINS(c.l, 'a\\nb')",
+        "ARRAY_CONTAINS(c.m, {'p': 'é\\nb', 'n': 1}, true)",
         "IS_DEFINED(c.o.p)",
         "'x' = c.s",
         "c.s != 'y'",
@@ -125,6 +126,7 @@ def test_the_texts_that_sqlite_looks_for_are_in_every_item_that_meets_the_condit
         "id": "1",
         'odd "name': 'é " A',
         "l": ["x", "a\nb"],
+        "m": [{"p": "x"}, {"n": 1.0, "p": "é\nb"}],
         "o": {"p": "p"},
         "s": "x",
         "session": "s",
