@@ -116,6 +116,8 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
             { path: '/saga/?' }
             { path: '/saga_in/?' }
             { path: '/saga_due/?' }
+            // Entries are found by the ids of their messages.
+            { path: '/identities/[]/id/?' }
           ]
           excludedPaths: [
             { path: '/*' }

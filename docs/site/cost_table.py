@@ -67,7 +67,7 @@ class Size:
     # acknowledged, one more for each of two feeds, and 7 to be compacted.
     @property
     def request_units(self) -> float:
-        return (42.1 if self.by_http else 7.9) + 2 + 7
+        return (40.3 if self.by_http else 8.3) + 2 + 7
 
     # Measured: 0.9 kB of spans by HTTP, of which a queue makes less than half. Estimated: 0.3 kB
     # of the host.

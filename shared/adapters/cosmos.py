@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -145,6 +146,10 @@ class CosmosAccount:
             await credential.close()
 
 
+class SpendingOver(LockstepError):
+    """A search has cost what it may, and asks no further partition."""
+
+
 class CosmosContainer:
     """See ports.Container: one whose logical partitions are sessions."""
 
@@ -203,15 +208,18 @@ class CosmosContainer:
             named = query.parameters.items()
             options["parameters"] = [{"name": name, "value": value} for name, value in named]
         options["max_item_count"] = min(query.limit, PAGE_MAX)
+        options["raw_request_hook"] = partial(keep_limit, may_be_old=query.may_be_old)
         found: list[Document] = []
-        async with reading(), asyncio.timeout(self.account.call_seconds) as limit:
-            async for document in container.query_items(query.sql, **options):
-                limit.reschedule(asyncio.get_running_loop().time() + self.account.call_seconds)
-                if query.is_enough is not None and query.is_enough(found, document):
-                    break
-                found.append(dict(document))
-                if len(found) == query.limit:
-                    break
+        # Whoever limits what a search may cost knows by that whether it came to its end.
+        with suppress(SpendingOver):
+            async with reading(), asyncio.timeout(self.account.call_seconds) as limit:
+                async for document in container.query_items(query.sql, **options):
+                    limit.reschedule(asyncio.get_running_loop().time() + self.account.call_seconds)
+                    if query.is_enough is not None and query.is_enough(found, document):
+                        break
+                    found.append(dict(document))
+                    if len(found) == query.limit:
+                        break
         return found
 
     async def look(self) -> None:
@@ -238,6 +246,15 @@ def relax(request: Any) -> None:
     """Let a request read what may be old."""
     name, level = RELAXED
     request.http_request.headers[name] = level
+
+
+def keep_limit(request: Any, *, may_be_old: bool) -> None:
+    """Raise SpendingOver in place of one more request of a search that has cost what it may."""
+    spending = CURRENT.get()
+    if spending is not None and spending.is_spent:
+        raise SpendingOver
+    if may_be_old:
+        relax(request)
 
 
 @dataclass

@@ -757,6 +757,18 @@ class Journal:
         found = await self.container.find(queries.since_query(since, limit), clock)
         return [dated_entry(document, clock) for document in found]
 
+    async def entries_naming(
+        self, ids: Collection[str], session: str | None = None, *, limit: int
+    ) -> Sequence[Entry]:
+        """Return entries that name messages of these ids, those written last first; one query.
+
+        Where there are more than `limit`, any may be missing. Of all sessions they come without
+        states and outputs. A producer's ids are its own, so that several sessions may have one.
+        """
+        found = await self.container.find(queries.naming_query(ids, session, limit))
+        found.sort(key=lambda one: (written_at(one), one["id"]), reverse=True)
+        return [decode_entry(document) for document in found]
+
     async def time(self) -> float:
         """Return the time on the store's clock: a query that finds nothing."""
         clock = StoreClock()

@@ -26,6 +26,11 @@ SIGN_FIELDS = (
     ' c.pending, c.waiting, {"refused": c.outbox.refused, "blocked": c.outbox.blocked,'
     ' "decided": c.outbox.decided} AS outbox'
 )
+# What an entry says of its outcome, and no state or outputs.
+OUTCOME_FIELDS = (
+    "c.id, c.session, c._ts, c.status, c.identities, c.attempt, c.owner, c.cursors, c.reason,"
+    " c.raised_at, c.resolution, c.halt"
+)
 # The field that is there only while a document's session has the need.
 FIELDS = {
     SessionNeed.DELIVERY: "pending",
@@ -330,6 +335,25 @@ def changed_query(need: SessionNeed | None, newest: float, limit: int) -> Query:
         order="_ts",
         is_descending=True,
         is_flagged=need is not None,
+        may_be_old=True,
+    )
+
+
+def naming_query(ids: Collection[str], session: str | None, limit: int) -> Query:
+    """Return the query for entries that name messages of these ids, in no order.
+
+    Of all sessions what an entry says of its outcome is found; of one session all that it says.
+    """
+    named = {f"@m{index}": {"id": one} for index, one in enumerate(ids)}
+    # Each message's id is indexed. Sorted by time, or with any other condition, more is looked at.
+    condition = " OR ".join(f"ARRAY_CONTAINS(c.identities, {name}, true)" for name in named)
+    return Query(
+        f"SELECT {OUTCOME_FIELDS if session is None else '*'} FROM c WHERE {condition}",  # noqa: S608 - from our own names
+        limit,
+        lambda document: any(one["id"] in ids for one in document.get("identities", ())),
+        named,
+        session,
+        ids=ENTRY_IDS,
         may_be_old=True,
     )
 

@@ -16,7 +16,7 @@ from shared.adapters.service_bus import ServiceBus
 from shared.domain import wire
 from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message
-from shared.domain.spending import count_spending
+from shared.domain.spending import count_spending, limit_spending
 from shared.engine.operate.heartbeats import COMPACT, SWEEP, Heartbeats
 from shared.ports import Container, SessionNeed, WriteResult
 from shared.settings import Settings
@@ -28,7 +28,7 @@ from shared.wiring import Adapters
 from tests.cloud import opened_adapters, settings_of
 from tests.contract.bus import BusContract
 from tests.contract.container import ContainerContract
-from tests.entries import pending_in, step
+from tests.entries import arrival, pending_in, step, unnumbered
 from tests.world import message
 
 pytestmark = pytest.mark.wire
@@ -82,6 +82,25 @@ class TestCosmosContainer(ContainerContract):
             costs.append((read.request_units, found.request_units))
 
         assert costs[1] == tuple(one / 2 for one in costs[0])
+
+    async def test_a_search_that_has_cost_what_it_may_asks_no_further_partition(
+        self, journal: Journal, session: str
+    ) -> None:
+        for number in range(6 * PARTITIONS):
+            await journal.append(arrival(None, unnumbered(f"{session}-{number}", session), "a"))
+        with count_spending() as whole:
+            everything = await journal.entries_naming([session], limit=100)
+        with count_spending() as cut:
+            limit_spending(1)
+            some = await journal.entries_naming([session], limit=100)
+
+        assert len(everything) == 6 * PARTITIONS
+        assert (whole.is_spent, cut.is_spent) == (False, True)
+        # One answer came: that of the first partition. Each of the others costs as much again.
+        assert {one.session for one in some} < {one.session for one in everything}
+        assert cut.request_units < whole.request_units / 2 < 2 * PARTITIONS
+        one = await journal.entries_naming([session], f"{session}-1", limit=100)
+        assert [found.position for found in one] == [0]
 
     @pytest.mark.parametrize("status", [429, 449])
     async def test_a_refused_append_changed_nothing(
