@@ -25,6 +25,7 @@ from cli.display import tell
 from cli.doctor import doctor, find_lost_destinations
 from cli.errors import dismiss_report, print_errors, repeat_delivery
 from cli.failures import EXIT_STATUSES, INTERRUPTED, CommandFailed, Misuse
+from cli.find import find_by_id
 from cli.folders import (
     package_app,
     prebuild_package,
@@ -217,6 +218,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Look": {
         "sessions": print_sessions,
         "show": print_session,
+        "find": find_by_id,
         "watch": watch_session,
         "tail": tail_sessions,
         "faults": list_faults,

@@ -4,9 +4,10 @@ import logging
 
 import azure.functions as func
 
-from functions.http import asyncapi, bulk, error_queue, ingest, openapi, operate, sagas, watch
+from functions.http import asyncapi, bulk, error_queue, find, ingest, openapi, operate, sagas, watch
 from functions.page import decisions, overview, page, regions
 from functions.page import error_queue as page_error_queue
+from functions.page import find as page_find
 from functions.page.view import adapt_pages
 from functions.triggers.receive import build_receive_blueprint
 from functions.triggers.recover import build_recovery_blueprint
@@ -15,8 +16,8 @@ from shared.domain.saga.record import kinds_of
 from shared.engine.build import Services
 
 HTTP_MODULES = (
-    *(ingest, operate, bulk, watch, error_queue, openapi, asyncapi),
-    *(overview, page, regions, decisions, page_error_queue),
+    *(ingest, operate, bulk, find, watch, error_queue, openapi, asyncapi),
+    *(overview, page, page_find, regions, decisions, page_error_queue),
 )
 # Of a function that has one, the host needs the extension of Durable Functions.
 DURABLE_BINDINGS = frozenset(

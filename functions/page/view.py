@@ -28,6 +28,7 @@ PAGES = (
     ("/faults", "Needs attention"),
     ("/regions", "Regions"),
     ("/sessions", "Sessions"),
+    ("/find", "Find"),
     ("/errors", "Error queue"),
     ("/sagas", "Sagas"),
     ("/decisions", "Decisions"),

@@ -81,6 +81,19 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         await expect(page.get_by_text("flight: Field required")).to_be_visible()
         await look(page, "overview", tmp_path)
 
+        # All that is known is an id, as a customer's log has it.
+        await page.get_by_label("Id, session or saga").fill(bad.id)
+        await page.get_by_role("button", name="Find").click()
+        await look(page, "find", tmp_path)
+        await page.get_by_role("link", name="follow it").click()
+        await expect(page.get_by_role("group", name="the way of a message")).to_be_visible()
+        await look(page, "follow", tmp_path)
+        await page.go_back()
+        await page.get_by_role("link", name="position 0").click()
+        await expect(page).to_have_url(re.compile("#position-0$"))
+        await expect(page.get_by_text("flight: Field required").first).to_be_visible()
+        await page.goto(start)
+
         # Two operators look at the same fault, and both carry out a retry.
         other = await open_page(browser)
         await other.goto(start)
