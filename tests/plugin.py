@@ -1,6 +1,7 @@
 """Which tests are chosen, in which order they run, in which process, and how failures are told."""
 
 import errno
+import gc
 import json
 import os
 import subprocess
@@ -44,6 +45,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> list[str]:
     size = "all tests" if IS_PROOF else "a sample of each kind of test; TESTS_PROOF=1 runs all"
     return [f"{size}; {FIRST_SEED}={os.environ[FIRST_SEED]}"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare what stays to the end from the collector: thousands of tests, and all modules."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
