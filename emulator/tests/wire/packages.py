@@ -19,8 +19,8 @@ from typing import NoReturn
 import pytest
 
 HERE = Path(__file__).parent
-# Of what they say, errors alone.
-PIP = (sys.executable, "-m", "pip", "install", "-qq")
+# Of what they say, errors alone. Python compiles what a test loads.
+PIP = (sys.executable, "-m", "pip", "install", "-qq", "--no-compile")
 NPM = ("npm", "install", "--loglevel=error")
 TRIES = 3
 INSTALL_SECONDS_MAX = 120.0
