@@ -58,7 +58,7 @@ def search_all(one_pair_in: int, jobs: int) -> Mapping[str, Searched]:
 def report(searched: Mapping[str, Searched], seconds: float) -> None:
     print("| work | calls | one goes wrong | two go wrong | other ends |\n|---|---|---|---|---|")
     for name, one in searched.items():
-        counts = (undisturbed(name)[0], one.singles, one.pairs, len(one.failures))
+        counts = (len(undisturbed(name)[0]), one.singles, one.pairs, len(one.failures))
         print(f"| {name} |", " | ".join(f"{count:,}" for count in counts), "|")
     singles = sum(one.singles for one in searched.values())
     pairs = sum(one.pairs for one in searched.values())

@@ -53,16 +53,16 @@ def port_calls_in(path: Path) -> Iterator[PortCall]:
 
 
 class TracedFaultPlan(FaultPlan):
-    """A fault plan that notes which lines of the engine made the calls that it counts."""
+    """A fault plan that notes which line of the engine made each of the calls that it counts."""
 
     def __init__(self, at: Mapping[int, CallFault] | None = None) -> None:
         super().__init__(at)
-        self.call_sites: set[CallSite] = set()
+        self.call_sites: list[CallSite] = []
 
     def next_fault(self, operation: str) -> CallFault | None:
         """Note who makes the call, and how it goes wrong."""
         if not self.is_over:
-            self.call_sites.add(call_site())
+            self.call_sites.append(call_site())
         return super().next_fault(operation)
 
 

@@ -1,12 +1,13 @@
 """Do each piece of work once for every fault, and for every two of which one follows the other."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from shared.testkit.injected_faults import CallFault, ProcessKilled
+from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, ProcessKilled
 from shared.testkit.regions import call_faults
 from tests.crash_points.calls import CallSite, TracedFaultPlan
 from tests.crash_points.regions import BusinessRegions
@@ -14,7 +15,7 @@ from tests.crash_points.workloads import WORKLOADS
 from tests.sizes import IS_PROOF
 
 # So many are tried at every run of the suite; all of them take minutes.
-ONE_PAIR_IN = 16 if IS_PROOF else 256
+ONE_PAIR_IN = 16 if IS_PROOF else 512
 
 # A piece of work, by name, and its first call that goes wrong.
 type Start = tuple[str, Mapping[int, CallFault]]
@@ -37,16 +38,28 @@ class Searched:
 
 
 @cache
-def undisturbed(name: str) -> tuple[int, object]:
-    """How many calls the work makes when nothing goes wrong, and its result."""
+def undisturbed(name: str) -> tuple[list[CallSite], object]:
+    """Who makes each call of the work when nothing goes wrong, and its result."""
     plan = TracedFaultPlan()
     result = do(name, plan)
-    return len(plan.made), result
+    return plan.call_sites, result
 
 
 def starts(name: str) -> list[Start]:
     """Every single fault in a piece of work."""
-    return [(name, faults) for faults in call_faults(undisturbed(name)[0])]
+    return [(name, faults) for faults in call_faults(len(undisturbed(name)[0]))]
+
+
+def starts_by_line(name: str, turn: int) -> list[Start]:
+    """Every way of going wrong once for each line that makes calls, in each turn at another call."""
+    places: dict[CallSite, list[int]] = defaultdict(list)
+    for place, call_site in enumerate(undisturbed(name)[0]):
+        places[call_site].append(place)
+    return [
+        (name, {made[(turn + n) % len(made)]: fault})
+        for made in places.values()
+        for n, fault in enumerate(PASSING_FAULTS)
+    ]
 
 
 def search(start: Start, one_pair_in: int) -> Searched:
@@ -58,7 +71,8 @@ def search(start: Start, one_pair_in: int) -> Searched:
     searched = Searched(singles=1)
     calls = try_with(name, first, searched)
     after = call_faults(calls, begin=max(first) + 1)
-    for number, second in enumerate(after, start=max(first)):
+    # Each first call has other second ones: 37 divides none of what is asked for.
+    for number, second in enumerate(after, start=37 * max(first)):
         if number % one_pair_in == 0:
             searched.pairs += 1
             try_with(name, {**first, **second}, searched)
@@ -75,7 +89,7 @@ def try_with(name: str, faults: Mapping[int, CallFault], searched: Searched) -> 
         searched.failures.append(f"{name}: {plan}: {error!r}")
     else:
         searched.failures += [] if is_same else [f"{name}: {plan}: another end"]
-    searched.call_sites |= plan.call_sites
+    searched.call_sites.update(plan.call_sites)
     return len(plan.made)
 
 

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.slow
 
 # The same seeds in every run, of which the first 25 have every kind of fault and end, and so many
 # others.
-SEEDS = 100 if IS_PROOF else 40
+SEEDS = 100 if IS_PROOF else 30
 PARTS = {"rough": 17, "fair": 3} if IS_PROOF else {"rough": 1}
-OTHERS = {"rough": 120, "fair": 20}
+OTHERS = {"rough": 60, "fair": 10}
 
 # What the rough profile must have injected, or it was not rough.
 EXPECTED_FAULTS = {
