@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -49,12 +48,14 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Spare what stays to the end from the collector: thousands of tests, and all modules."""
+    """Collect no garbage meanwhile: what comes, thousands of tests and all modules, stays.
+
+    Nothing is frozen, because the mutants look for functions among what the collector knows.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
@@ -76,16 +77,19 @@ def find_place(nodeid: str) -> int:
     return ORDER.index(folder) if folder in ORDER else len(ORDER)
 
 
-class FewSparks(LoadFileScheduling):  # type: ignore[misc]
-    """Files are spread over the processes, but two have all of Spark, each with a session."""
+class OneSpark(LoadFileScheduling):  # type: ignore[misc]
+    """Files are spread over the processes, but one has all of Spark.
+
+    A second session would take twenty seconds to start, and as many to get warm.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return f"spark {crc32(file.encode()) % 2}" if file.startswith("tests/spark/") else file
+        file: str = super()._split_scope(nodeid)
+        return "spark" if file.startswith("tests/spark/") else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FewSparks:
-    return FewSparks(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
+    return OneSpark(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
