@@ -1,10 +1,13 @@
 """Bookings of accounts: their mapping, facts and messages, and feeds of them by a manifest."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from shared.domain.message import Message, Number
@@ -139,6 +142,17 @@ class Bank:
         for file in (self.folder / "sent").glob("*.jsonl"):
             file.unlink()
         return sorted(found)
+
+
+@contextmanager
+def counted_passes(context: SparkContext, name: str) -> Iterator[list[int]]:
+    """At the end, the jobs and the shuffles of what was done: Spark numbers each that it plans."""
+    java, passes = context._jsc.sc(), list[int]()
+    context.setJobGroup(name, name)
+    before = java.newShuffleId()
+    yield passes
+    jobs = context.statusTracker().getJobIdsForGroup(name)
+    passes += [len(jobs), java.newShuffleId() - before - 1]
 
 
 def assert_same_table(found: DataFrame, expected: DataFrame) -> None:

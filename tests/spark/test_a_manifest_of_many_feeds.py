@@ -177,6 +177,7 @@ def test_a_feed_that_begins_while_another_sends_goes_on_from_its_numbers(
     assert (bank.history.newest, bank.history.unsent) == (2, [])
 
 
+@pytest.mark.proof
 def test_of_two_feeds_that_plan_one_run_the_second_is_refused_by_the_first_s_name(
     bank: Bank, spark: SparkSession
 ) -> None:

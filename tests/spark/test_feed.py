@@ -98,6 +98,7 @@ def test_an_empty_source_is_no_error_and_becomes_nothing(mapped: list[str], tmp_
     assert [told[name] for name in ("rows", "events", "sessions", "rejects")] == [0, 0, 0, {}]
 
 
+@pytest.mark.proof
 def test_rejects_go_to_a_url_once_and_replace_nothing_there(
     mapped: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

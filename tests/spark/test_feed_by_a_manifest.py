@@ -13,14 +13,19 @@ from spark.feeding import ChangeLimit
 from spark.feeding.manifest import Manifest
 from spark.job.failures import JobRefused
 from spark.send.datasource import EventWriter
-from tests.spark.bookings import LINES, MARKED, Bank, DriverKilled
+from tests.spark.bookings import LINES, MARKED, Bank, DriverKilled, counted_passes
 
 
 def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(bank: Bank) -> None:
-    first = bank.feed(LINES)
+    context = bank.spark.sparkContext
+    with counted_passes(context, "first") as passes:
+        first = bank.feed(LINES)
     assert first.counts.sent == len(bank.sent()) == 9
+    assert passes == [12, 9], "jobs and shuffles: see test_how_many_jobs_a_feed_takes.py"
 
-    again = bank.feed(LINES)
+    with counted_passes(context, "again") as passes:
+        again = bank.feed(LINES)
+    assert passes == [0, 0], "jobs and shuffles of a feed with nothing new"
     assert again.counts.sent == 0
     assert again.standings["unchanged"] == 9
     assert bank.sent() == []
@@ -53,6 +58,7 @@ def cached_tables(spark: SparkSession) -> set[int]:
     return set(spark.sparkContext._jsc.getPersistentRDDs())
 
 
+@pytest.mark.proof
 def test_nothing_of_the_source_is_cached_any_more_while_its_events_are_sent(bank: Bank) -> None:
     before = cached_tables(bank.spark)
     facts = bank.source(LINES)

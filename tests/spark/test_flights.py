@@ -104,6 +104,7 @@ def test_a_line_with_too_few_or_too_many_cells_is_kept_as_a_broken_line(
         assert [row[BROKEN_LINE] for row in read.collect()] == [short, None, long]
 
 
+@pytest.mark.proof
 def test_a_parquet_file_with_real_numbers_reads_like_the_csv(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_reject_leaves_no_event_behind_and_no_hole_in_the_numbers(spark: Spark
     assert [row["sequence"] for row in found.orderBy("sequence").collect()] == [0, 1]
 
 
+@pytest.mark.proof
 def test_the_second_of_two_identical_rows_is_a_duplicate(spark: SparkSession) -> None:
     other = flight(dest="ORD", dep_time="616", sched_dep_time="614")
 
@@ -193,6 +195,7 @@ def test_the_second_of_two_identical_rows_is_a_duplicate(spark: SparkSession) ->
     assert events_of(validated).count() == 4
 
 
+@pytest.mark.proof
 def test_a_row_with_several_faults_is_refused_once(spark: SparkSession) -> None:
     validated = validate_flights(table(spark, flight(tailnum=None, year="?", dep_time="9999")))
 
@@ -259,6 +262,7 @@ def test_clocks_become_instants(spark: SparkSession) -> None:
     assert told(spark, *flights) == {name: expected for name, (_, expected) in CLOCKS.items()}
 
 
+@pytest.mark.proof
 def test_the_summer_time_gap_does_not_move_a_flight(spark: SparkSession) -> None:
     at_half_past_two = flight(
         month="3", day="10", sched_dep_time="230", dep_time="230", dep_delay="0", arr_time="500"
@@ -337,6 +341,7 @@ def test_every_event_of_a_shorter_selection_is_in_the_longer_one(three_days: Dat
     assert one < two < three
 
 
+@pytest.mark.proof
 def test_days_past_the_end_select_everything_and_a_row_without_a_day_is_in_every_selection(
     three_days: DataFrame,
 ) -> None:

@@ -1,4 +1,7 @@
-"""How often a feed goes over its rows: exact numbers, so that a pass more is noticed."""
+"""How often a feed goes over its rows: exact numbers, so that a pass more is noticed.
+
+By the settings of the other tests the first test of test_feed_by_a_manifest.py counts the same.
+"""
 
 from collections.abc import Iterator
 
@@ -6,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tests.spark.bookings import LINES, Bank
+from tests.spark.bookings import LINES, Bank, counted_passes
 from tests.spark.conftest import SMALL
 
 
@@ -20,16 +23,9 @@ def as_users_run(spark: SparkSession) -> Iterator[SparkContext]:
         spark.conf.set(name, value)
 
 
-def count_passes(context: SparkContext, bank: Bank, name: str) -> tuple[int, int]:
-    """The jobs and the shuffles of a feed: Spark numbers each shuffle that it plans."""
-    java = context._jsc.sc()
-    context.setJobGroup(name, name)
-    before = java.newShuffleId()
-    bank.feed(LINES)
-    jobs = context.statusTracker().getJobIdsForGroup(name)
-    return len(jobs), java.newShuffleId() - before - 1
-
-
+@pytest.mark.proof
 def test_a_run_takes_so_many_jobs_and_shuffles(as_users_run: SparkContext, bank: Bank) -> None:
-    assert count_passes(as_users_run, bank, "a first run") == (19, 7)
-    assert count_passes(as_users_run, bank, "a second run, with nothing new") == (16, 5)
+    for name, expected in (("a first run", [19, 7]), ("a second run, with nothing new", [16, 5])):
+        with counted_passes(as_users_run, name) as passes:
+            bank.feed(LINES)
+        assert passes == expected, name

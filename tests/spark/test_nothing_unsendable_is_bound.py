@@ -131,6 +131,7 @@ def test_a_table_of_nothing_sendable_is_rejected_whole_and_binds_nothing(
         assert Manifest(spark, place).read_history().steps == ()
 
 
+@pytest.mark.proof
 def test_without_a_manifest_too_numbers_have_no_gap_where_a_row_was_refused(
     spark: SparkSession, recorded_here: None, sink: Path, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_when_no_datagram_arrives_the_rows_and_the_ends_of_tasks_are_known_by_sp
     assert gather_ends(spark.sparkContext).value == {}, "nothing is kept of a write that is over"
 
 
+@pytest.mark.proof
 def test_when_a_try_of_a_task_fails_its_end_is_not_heard(spark: SparkSession, sink: Path) -> None:
     facts = [fact(f"acc-{n % 3}", f"k{n}", f"{n:02}", n) for n in range(12)]
     events = number_facts(facts_of(spark, facts), GROUP)

@@ -168,6 +168,7 @@ def test_only_what_was_fed_within_a_time_is_asked_for(
     assert [row for row in books if row["expected"] or row["effects"]] == []
 
 
+@pytest.mark.proof
 def test_a_time_of_feeding_needs_the_manifest(
     fed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
