@@ -51,7 +51,7 @@ def starts(name: str) -> list[Start]:
 
 
 def starts_by_line(name: str, turn: int) -> list[Start]:
-    """Every way of going wrong once for each line that makes calls, in each turn at another call."""
+    """Every way of going wrong once for each line that makes calls, in each turn at another one."""
     places: dict[CallSite, list[int]] = defaultdict(list)
     for place, call_site in enumerate(undisturbed(name)[0]):
         places[call_site].append(place)

@@ -163,7 +163,9 @@ def marked(word: str) -> list[int]:
             signal.SIGINT,
             marks=pytest.mark.proof,
         ),
-        (["cli", "up"], "Ctrl-C stops everything", signal.SIGTERM),
+        pytest.param(
+            ["cli", "up"], "Ctrl-C stops everything", signal.SIGTERM, marks=pytest.mark.proof
+        ),
     ],
 )
 def test_an_interrupted_demo_or_cloud_leaves_no_process(

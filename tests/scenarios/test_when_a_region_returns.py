@@ -109,7 +109,10 @@ def test_when_a_region_returns_a_thousand_messages_reach_it_within_five_seconds(
     scenario()
 
 
-@pytest.mark.parametrize(("sessions", "each", "seconds"), [(SESSIONS, 2, 0.06), (1, 900, 0.01)])
+@pytest.mark.parametrize(
+    ("sessions", "each", "seconds"),
+    [(SESSIONS, 2, 0.06), pytest.param(1, 900, 0.01, marks=pytest.mark.proof)],
+)
 def test_when_calls_are_slow_or_a_session_is_long_one_sweep_delivers_it_in_its_whole_time(
     sessions: int, each: int, seconds: float
 ) -> None:

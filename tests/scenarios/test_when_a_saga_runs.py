@@ -140,7 +140,7 @@ async def test_what_cannot_be_planned_starts_nothing_and_can_be_corrected(stage:
 
 # When a saga competes for stock, some are confirmed, and the others leave no trace.
 
-ORDERS = 1_000 if IS_PROOF else 200
+ORDERS = 1_000 if IS_PROOF else 60
 EACH = 3
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 ROOT = Path(__file__).parents[2]
-SEEDS = range(6)
+SEEDS = range(4)
 TRACES = (
     "import sys\n"
     "from proof.simulation.work.scenarios import SCENARIOS\n"

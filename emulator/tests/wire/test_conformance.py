@@ -118,6 +118,7 @@ def keep_distribution(home: Path, **files: str) -> None:
         opened.add(home / "source" / "azure_servicebus", "azure_servicebus")
 
 
+@pytest.mark.proof
 def test_each_way_to_end_is_told_from_the_others(tmp_path: Path) -> None:
     keep_distribution(tmp_path, test_queues=TESTS, utilities=UTILITIES)
 

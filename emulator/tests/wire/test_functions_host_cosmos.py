@@ -75,7 +75,10 @@ def test_changes_from_the_beginning_arrive_in_order_and_in_batches(
         assert {"_etag", "_lsn", "_rid", "_ts"} <= first.keys()
 
 
-@pytest.mark.parametrize(("status", "is_dead"), [(403, True), (404, True), (503, False)])
+@pytest.mark.parametrize(
+    ("status", "is_dead"),
+    [pytest.param(403, True, marks=pytest.mark.proof), (404, True), (503, False)],
+)
 def test_a_listener_that_is_refused_at_its_start_stays_dead_until_the_host_restarts(
     tmp_path: Path, status: int, is_dead: bool
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_failing_function_does_not_hold_the_lease(
         assert any("1 changes are lost" in message for message in lines)
 
 
+@pytest.mark.proof
 def test_hosts_with_different_prefixes_both_see_every_change(
     account: Cosmos, things: ContainerProxy, tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_an_orchestrator_waits_for_an_event_and_then_for_its_timer(host: HostPro
     assert ended(host, instance) == ("Completed", {"by": "me"})
 
 
+@pytest.mark.proof
 def test_a_timer_in_a_quiet_hub_comes_as_late_as_its_queues_are_looked_at(
     tmp_path: Path,
 ) -> None:

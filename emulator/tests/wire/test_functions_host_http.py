@@ -216,7 +216,9 @@ def test_a_timer_ticks_on_startup_and_by_its_schedule(host: HostProcess) -> None
     }
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)]
+)
 def test_a_signal_ends_the_host_with_status_0_and_one_line_on_stdout(
     tmp_path: Path, how: signal.Signals
 ) -> None:

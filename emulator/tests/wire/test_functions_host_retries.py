@@ -73,6 +73,7 @@ def test_a_policy_that_is_used_up_loses_the_changes_and_goes_on(
         assert [line["function"] for line in lost] == ["hasty"]
 
 
+@pytest.mark.proof
 def test_a_stop_between_two_tries_leaves_the_change_to_the_next_host(
     account: Cosmos, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ Hosts are killed with SIGKILL in the middle of the work and replaced; a share of
 share of completions loses the session's lock first (a fault).
 """
 
+import os
 import subprocess
 import time
 from collections import defaultdict
@@ -25,7 +26,8 @@ from wire.functions_host_process import bus_client, start
 pytestmark = pytest.mark.wire
 APP = Path(__file__).parent / "storm_app"
 QUEUE = QueueConfig("storm", requires_session=True, max_delivery_count=2000)
-SESSIONS, MESSAGES = 150, 20
+# More of them, and they take longer, before a release.
+SESSIONS, MESSAGES = 150 if os.environ.get("TESTS_PROOF") == "1" else 50, 20
 HOSTS, KILLS = 2, 2
 FAILING = 0.02  # share of runs
 LOST_LOCKS = 0.01  # share of completions

@@ -34,7 +34,7 @@ def test_a_killed_worker_is_followed_by_another_and_its_message_comes_again(
         assert host.end() == 0
 
 
-@pytest.mark.parametrize("how", ["exit", "abort"])
+@pytest.mark.parametrize("how", ["exit", pytest.param("abort", marks=pytest.mark.proof)])
 def test_a_function_that_exits_ends_its_worker_and_not_its_host(tmp_path: Path, how: str) -> None:
     with running_host(tmp_path, SAMPLE_APP, "host") as host:
         assert host.request(f"/api/end/{how}").status == 500
