@@ -27,6 +27,9 @@ from shared.domain.errors import (
     ProducerClosed,
     ProducerDisconnected,
     SessionEnded,
+    StepFailed,
+    StepsChanged,
+    StepUnknown,
     Throttled,
     TooLarge,
     TooOld,
@@ -50,6 +53,7 @@ from shared.domain.handler import (
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, key_of
 from shared.domain.saga.record import SagaKinds
+from shared.domain.steps import NotDone, OnUnknown, ask
 
 if TYPE_CHECKING:
     from functions.app import build_app
@@ -105,10 +109,12 @@ __all__ = [
     "MessageFaulted",
     "Misconfigured",
     "NoState",
+    "NotDone",
     "NotRecorded",
     "NotStorable",
     "NumbersExhausted",
     "OnFault",
+    "OnUnknown",
     "OutcomeUnknown",
     "Output",
     "PartitionPublishingOptions",
@@ -127,6 +133,9 @@ __all__ = [
     "Stage",
     "StateModel",
     "Step",
+    "StepFailed",
+    "StepUnknown",
+    "StepsChanged",
     "Throttled",
     "TooLarge",
     "TooOld",
@@ -134,6 +143,7 @@ __all__ = [
     "UnknownType",
     "UnreadableState",
     "Wait",
+    "ask",
     "asked",
     "build_app",
     "connect",

@@ -20,22 +20,31 @@ type Work = Callable[[World], Awaitable[None]]
 class FaultyWorld(World):
     """A world in which one call goes wrong."""
 
-    def __init__(self, fault_plan: FaultPlan, handlers: Handlers, policy: Policy = POLICY) -> None:
+    def __init__(
+        self,
+        fault_plan: FaultPlan,
+        handlers: Handlers,
+        policy: Policy = POLICY,
+        clock: Callable[[], VirtualClock] = VirtualClock,
+    ) -> None:
         self.fault_plan = fault_plan
-        super().__init__(VirtualClock(), policy=policy, handlers=handlers)
+        super().__init__(clock(), policy=policy, handlers=handlers)
         self.journal.fault_plan = self.bus.fault_plan = fault_plan
 
 
 async def worlds(
-    work: Work, handlers: Handlers, policy: Policy = POLICY
+    work: Work,
+    handlers: Handlers,
+    policy: Policy = POLICY,
+    clock: Callable[[], VirtualClock] = VirtualClock,
 ) -> AsyncIterator[FaultyWorld]:
     """The work's undisturbed world first, then one for every call and every way of going wrong."""
-    quiet = FaultyWorld(FaultPlan(), handlers, policy)
+    quiet = FaultyWorld(FaultPlan(), handlers, policy, clock)
     await work(quiet)
     quiet.fault_plan.is_over = True
     yield quiet
     for faults in call_faults(len(quiet.fault_plan.made)):
-        faulty = FaultyWorld(FaultPlan(faults), handlers, policy)
+        faulty = FaultyWorld(FaultPlan(faults), handlers, policy, clock)
         await work(faulty)
         faulty.fault_plan.is_over = True
         yield faulty

@@ -29,6 +29,7 @@ REFRESH_SECONDS = 30
 OLD_SECONDS = 150.0
 MEANINGS = {
     StandstillKind.HALT: "sessions that a failed message stops",
+    StandstillKind.UNKNOWN: "sessions in which nobody knows whether a step happened",
     StandstillKind.BLOCKED: "outputs that their queue does not take",
     StandstillKind.REFUSED: "outputs that no queue takes",
     StandstillKind.GAP: "sessions in which a number is missing",

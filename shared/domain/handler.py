@@ -27,6 +27,7 @@ from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, parse_mom
 from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
 from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
 from shared.domain.outbox import DestinationBatch
+from shared.domain.steps import Ask, OnUnknown, StepRequest, StepRunner
 from shared.domain.values import differing
 
 # What Cosmos DB keeps as it is: documents that are nested no deeper, and whole numbers up to here.
@@ -59,10 +60,12 @@ class Context:
         captured: Mapping[str, Any] | None = None,
         *,
         looks_up: bool = True,
+        steps: StepRunner | None = None,
     ) -> None:
         self.message = message
         self.values = dict(captured or {})
         self.looks_up = looks_up
+        self.steps = steps
         self.replied_to: str | None = None
         self._ids = 0
 
@@ -107,6 +110,44 @@ class Context:
         # A copy: what the handler does to it is not what was captured.
         value: T = deepcopy(self.values[name])
         return value
+
+    def step(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        *arguments: Any,
+        key: str | None = None,
+        on_unknown: OnUnknown | Ask = OnUnknown.HALT,
+        attempts: int = 3,
+        seconds: float | None = None,
+    ) -> Awaitable[Any]:
+        """Call the outside as a step of the message, whose result is kept: to be awaited.
+
+        `call(*arguments, key=...)` may be async. Once it has returned, its result is kept in the
+        session's claim, and every later run of the handler, in any region, is given that and does
+        not call again. The result must be JSON, as for `captured`; all of a message are 128 KiB at
+        most. `key` is for the outside to recognise the step by, and the same in every run; without
+        one it follows from the message and the name, which is another one for each step of a
+        message.
+
+        A call that raises NotDone has surely not happened: it is made again, `attempts` times in
+        all, and then StepFailed is raised here, in this run and in every later one. A call that
+        raises anything else, takes longer than `seconds`, or whose worker dies may have happened.
+        `on_unknown` says what becomes of it: with HALT the session waits until a person says
+        whether it happened, with REPEAT it is made again under the same key, and `ask(look_up)`
+        asks the outside first. Where that does not help within `attempts`, a person decides.
+
+        Steps may be asked for side by side. A handler that runs again has to ask for those that
+        began, or its message is a fault. For async handlers of Kind.EFFECTFUL only; raises
+        TypeError in any other, and ValueError for options that cannot work.
+        """
+        if self.steps is None:
+            raise TypeError("steps are for async handlers of Kind.EFFECTFUL")
+        if key is None:
+            key = derive_id(*self.message.identity_parts, "step", name)
+        request = StepRequest(name, call, arguments, key, on_unknown, attempts, seconds)
+        self.steps.expect(request)
+        return self.steps.run(request)
 
     def reply(self, message_type: str, body: BaseModel) -> "Output":
         """An answer to the message's sender; raises InvalidBody where it asked for none.

@@ -11,6 +11,7 @@ from typing import Any
 
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import NO_OUTBOX, Outbox
+from shared.domain.steps import NO_STEPS, Steps
 from shared.domain.trace import Trace
 
 # The group under which the journal itself numbers what its sender did not, in order of arrival.
@@ -239,12 +240,13 @@ class Entry:
     there while the entry is a claim. `answer` is what the handler answered to whoever asked.
     `alert` is why the handler asked for a person, and `closed` who took note of what the entry
     asked for. `state_bytes` is about the size of the state as JSON, where it is known; it is not
-    stored. `is_ended` says that the session takes nothing new from this entry on. `silence` is
-    after how many seconds without another entry the session ends by itself. `quiet` is for how many
-    it was looked after since it was made, or since the ledgers of an ended session give no number
-    any more; only compaction writes it. `written_at` is when the store wrote the entry last, in
-    seconds on its clock, where it was read from there: an acknowledgement and a decision write it
-    again.
+    stored. `steps` are those that the handler of its message asked for, with results while these
+    may be needed again. `is_ended` says that the session takes nothing new from this entry on.
+    `silence` is after how many seconds without another entry the session ends by itself. `quiet` is
+    for how many it was looked after since it was made, or since the ledgers of an ended session
+    give no number any more; only compaction writes it. `written_at` is when the store wrote the
+    entry last, in seconds on its clock, where it was read from there: an acknowledgement and a
+    decision write it again.
     """
 
     session: str
@@ -279,6 +281,7 @@ class Entry:
     change: StateChange | None = None
     base: WholeState | None = field(default=None, compare=False)
     is_ended: bool = False
+    steps: Steps = NO_STEPS
     silence: int | None = None
     quiet: float | None = None
     written_at: float | None = field(default=None, compare=False)

@@ -28,6 +28,7 @@ from shared.domain.journal import (
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import Outbox, Rerun
+from shared.domain.steps import NO_STEPS, StepRecord, Steps
 from shared.domain.trace import Trace
 
 # So many producer groups have their cursors in an entry; those of the others are evicted: each lies
@@ -54,6 +55,7 @@ class EntryInput:
 
     `from_parked` says that a message parked under this number is removed with it. `sent_digest` is
     that of the message as it was sent, where a person corrected it. `note` becomes the reason.
+    `steps` are those that are known of the message, where its fault is resolved.
     """
 
     head: Entry | None
@@ -64,6 +66,7 @@ class EntryInput:
     resolution: Resolution | None = None
     sent_digest: str | None = None
     note: str | None = None
+    steps: Steps = NO_STEPS
 
 
 def open_entry(made_from: EntryInput) -> Entry:
@@ -105,6 +108,7 @@ def open_entry(made_from: EntryInput) -> Entry:
         message=message,
         reason=made_from.note,
         resolution=made_from.resolution,
+        steps=made_from.steps,
         is_ended=head is not None and head.is_ended,
         silence=head.silence if head else None,
     )
@@ -150,6 +154,12 @@ def take_over_claim(claim: Entry, attempt: Attempt) -> Entry:
 def count_try(claim: Entry, tries: int) -> Entry:
     """A claim as its owner writes it before another try at its message; its lease begins anew."""
     return replace(claim, lease=claim.lease and Lease(claim.lease.seconds, tries))
+
+
+def note_steps(claim: Entry, noted: Mapping[str, StepRecord]) -> Entry:
+    """A claim as its owner writes it with more of its steps known; its lease begins anew."""
+    lease = claim.lease and replace(claim.lease, since=None)
+    return replace(claim, steps={**claim.steps, **noted}, lease=lease)
 
 
 def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:

@@ -102,7 +102,8 @@ def count_attention(signs: Sequence[Sign], limit: int) -> dict[StandstillKind, A
     found: dict[StandstillKind, list[float]] = {}
     for sign in signs:
         for kind, shows in (
-            (StandstillKind.HALT, sign.halts),
+            (StandstillKind.UNKNOWN, sign.halts and sign.unknown),
+            (StandstillKind.HALT, sign.halts and not sign.unknown),
             (StandstillKind.ALERT, sign.asks and sign.alert),
             (StandstillKind.REFUSED, sign.asks and sign.refused),
             (StandstillKind.BLOCKED, sign.blocked),

@@ -17,6 +17,8 @@ class ResolutionAction(StrEnum):
     RETRY = "retry"
     EDIT = "edit"
     SKIP = "skip"
+    HAPPENED = "happened"
+    NOT_HAPPENED = "not-happened"
     SET_STATE = "set-state"
     SKIP_NUMBER = "skip-number"
     CLOSE = "close"
@@ -32,6 +34,8 @@ ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
     ResolutionAction.RETRY: (frozenset(), frozenset({"at", "queue"})),
     ResolutionAction.EDIT: (frozenset(), frozenset({"at", "body", "type"})),
     ResolutionAction.SKIP: (frozenset(), frozenset({"at"})),
+    ResolutionAction.HAPPENED: (frozenset({"step"}), frozenset({"at", "body"})),
+    ResolutionAction.NOT_HAPPENED: (frozenset({"step"}), frozenset({"at"})),
     ResolutionAction.SET_STATE: (frozenset({"body"}), frozenset({"at"})),
     ResolutionAction.SKIP_NUMBER: (frozenset({"group", "number"}), frozenset()),
     ResolutionAction.CLOSE: (frozenset({"at"}), frozenset()),
@@ -45,6 +49,11 @@ ARGUMENTS: dict[ResolutionAction, tuple[frozenset[str], frozenset[str]]] = {
 # What a person can do about each.
 VERBS = {
     StandstillKind.HALT: (ResolutionAction.RETRY, ResolutionAction.EDIT, ResolutionAction.SKIP),
+    StandstillKind.UNKNOWN: (
+        ResolutionAction.HAPPENED,
+        ResolutionAction.NOT_HAPPENED,
+        ResolutionAction.SKIP,
+    ),
     StandstillKind.ALERT: (ResolutionAction.CLOSE,),
     StandstillKind.REFUSED: (ResolutionAction.CLOSE,),
     StandstillKind.BLOCKED: (
@@ -69,6 +78,7 @@ def verbs_of(standstill: Standstill) -> list[dict[str, Any]]:
         "group": standstill.group,
         "number": standstill.last,
         "queue": standstill.queue,
+        "step": standstill.steps[0] if standstill.steps else None,
     }
     known = {name: value for name, value in about.items() if value is not None}
     taken = {action: frozenset().union(*ARGUMENTS[action]) for action in VERBS[standstill.kind]}
@@ -80,8 +90,9 @@ def verbs_of(standstill: Standstill) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ResolutionRequest:
-    """A person's decision; `body` and `type` are the corrected ones of an edit, or `body` a state.
+    """A person's decision; `body` and `type` are the corrected ones of an edit.
 
+    Of a state that is set `body` is that, and of a `step` that happened its result.
     `at` is the position of the entry it is about; without it, it is about whatever stops the
     session when it is carried out. `number` is the last number of `group` that is skipped. `queue`
     is the one whose blocked outputs it is about, and `to` another one. Raises InvalidMessage.
@@ -97,12 +108,13 @@ class ResolutionRequest:
     number: int | None = None
     queue: str | None = None
     to: str | None = None
+    step: str | None = None
 
     def __post_init__(self) -> None:
         require_line("name of who decided", self.who, WHO_CHARACTERS_MAX)
         require_line("reason", self.why, WHY_CHARACTERS_MAX)
         required, allowed = ARGUMENTS[self.action]
-        names = ("at", "body", "type", "group", "number", "queue", "to")
+        names = ("at", "body", "type", "group", "number", "queue", "to", "step")
         given = {name for name in names if getattr(self, name) is not None}
         if missing := sorted(required - given):
             raise InvalidMessage(f"{self.action} needs {' and '.join(missing)}")

@@ -30,6 +30,7 @@ VARYING = re.compile(
 
 class StandstillKind(StrEnum):
     HALT = "halt"  # a session, because of a fault
+    UNKNOWN = "unknown"  # a session, because nobody knows whether a step of a handler happened
     GAP = "gap"  # parked messages, because an earlier number or newer code has not come for long
     ALERT = "alert"  # what came of a message whose handler asked for a person
     BLOCKED = "blocked"  # outputs, because their queue takes none before a person changes something
@@ -39,6 +40,7 @@ class StandstillKind(StrEnum):
 
 # The order in which an operator wants them: what stops a session comes first.
 URGENCY = (
+    StandstillKind.UNKNOWN,
     StandstillKind.HALT,
     StandstillKind.BLOCKED,
     StandstillKind.REFUSED,
@@ -79,6 +81,7 @@ class Sign:
     halts: bool = False
     reason: str | None = None
     raised_at: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     alert: str | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
     blocked: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -99,7 +102,8 @@ class Standstill:
     `position` is that of the entry it is about, if it is one, and `raised_at` where the handler of
     a fault raised. `parked` counts the messages that wait for it. `outputs` are ids with the reason
     of each, `regions` those that miss outputs, and `queue` is the one that takes none, as the
-    outbox names it. `group`, `first` and `last` name the numbers that are missing.
+    outbox names it. `group`, `first` and `last` name the numbers that are missing. `steps` are
+    those of which a person has to say whether they happened.
     """
 
     kind: StandstillKind
@@ -115,6 +119,7 @@ class Standstill:
     first: int | None = None
     last: int | None = None
     raised_at: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
     @property
     def general_cause(self) -> str:
@@ -177,8 +182,9 @@ def explain_record(sign: Sign, *, is_halted: bool, parked: int = 0) -> Iterator[
     """Yield the standstills that the record itself shows, whatever is parked in its session."""
     still = partial(Standstill, session=sign.session, since=sign.since, position=sign.position)
     if sign.halts and is_halted:
-        cause, raised_at = sign.reason or "its message failed", sign.raised_at
-        yield still(StandstillKind.HALT, cause=cause, parked=parked, raised_at=raised_at)
+        kind = StandstillKind.UNKNOWN if sign.unknown else StandstillKind.HALT
+        cause, where = sign.reason or "its message failed", sign.raised_at
+        yield still(kind, cause=cause, parked=parked, raised_at=where, steps=sign.unknown)
     if sign.asks and sign.alert:
         yield still(StandstillKind.ALERT, cause=sign.alert)
     if sign.asks and sign.refused:

@@ -152,6 +152,7 @@ def decode_sign(document: Mapping[str, Any], late: float) -> Sign:
         halts=bool(document.get("faulted") and halt and halt["at"] == position),
         reason=document.get("reason"),
         raised_at=tuple(document.get("raised_at") or ()),
+        unknown=tuple(document.get("unknown") or ()),
         alert=document.get("alert"),
         refused=outbox.get("refused", {}),
         blocked=outbox.get("blocked", {}),

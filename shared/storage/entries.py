@@ -37,6 +37,7 @@ from shared.domain.message import (
 )
 from shared.domain.outbox import PendingOutbox, Staged
 from shared.domain.producer import HTTP_GROUP, HTTP_SOURCE
+from shared.domain.steps import StepRecord, StepStatus, unknown_steps
 from shared.ports import (
     Carried,
     CreateDocument,
@@ -191,6 +192,9 @@ def encode_entry(entry: Entry) -> Document:
         "answer": dict(entry.answer or {}),
         "ended": entry.is_ended,
         "silence": entry.silence,
+        "steps": [encode_step(*named) for named in entry.steps.items()],
+        # A person has to say of these whether they happened.
+        "unknown": list(unknown_steps(entry.steps)) if entry.status is Status.FAULTED else [],
     }
     document |= {name: value for name, value in exceptional.items() if value}
     if entry.lease is not None:
@@ -263,6 +267,7 @@ def decode_entry(document: Mapping[str, Any]) -> Entry:
         model=ModelVersion(*model) if model else None,
         change=StateChange(change["at"], tuple(change["operations"])) if change else None,
         is_ended=document.get("ended", False),
+        steps=dict(map(decode_step, document.get("steps", ()))),
         silence=document.get("silence"),
         quiet=document.get("quiet"),
         written_at=written_at(document) if WRITTEN_FIELD in document else None,
@@ -321,6 +326,17 @@ def encode_identity(identity: MessageIdentity) -> Document:
     if identity.saga:
         named["saga"] = identity.saga
     return named
+
+
+def encode_step(name: str, step: StepRecord) -> Document:
+    said = {"result": step.result, "reason": step.reason}
+    named: Document = {"name": name, "key": step.key, "status": step.status.value}
+    return named | {field: value for field, value in said.items() if value is not None}
+
+
+def decode_step(document: Mapping[str, Any]) -> tuple[str, StepRecord]:
+    status, result = StepStatus(document["status"]), document.get("result")
+    return document["name"], StepRecord(document["key"], status, result, document.get("reason"))
 
 
 def encode_input(kept: KeptInput) -> Document:

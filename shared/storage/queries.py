@@ -23,6 +23,7 @@ NOBODY = "$nobody"
 # What a sign says, and no bodies or states, which may be large.
 SIGN_FIELDS = (
     "c.id, c.session, c.kind, c._ts, c._etag, c.faulted, c.halt, c.reason, c.raised_at, c.alert,"
+    " c.unknown,"
     ' c.pending, c.waiting, {"refused": c.outbox.refused, "blocked": c.outbox.blocked,'
     ' "decided": c.outbox.decided} AS outbox'
 )

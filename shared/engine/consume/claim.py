@@ -18,12 +18,22 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.errors import CallerError, NewerState, NotStorable, OutcomeUnknown, Unavailable
-from shared.domain.handler import Handler, HandlerInput, Kind
+from shared.domain.errors import (
+    CallerError,
+    NewerState,
+    NotStorable,
+    OutcomeUnknown,
+    StepFailed,
+    StepUnknown,
+    Unavailable,
+)
+from shared.domain.handler import Handler, HandlerInput, HandlerResult, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
+from shared.domain.steps import without_results
+from shared.engine.consume.steps import ClaimLost, ClaimSteps, explain_change
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import (
     RETRY_SECONDS,
@@ -47,6 +57,8 @@ DEATHS_MAX = 3
 # What surely died of itself under a pure handler, which runs alone, was not that of another. A host
 # bears two deaths of its workers within half an hour, so a third try is not worth it.
 PURE_DEATHS_MAX = 2
+# What no other try of the handler would change.
+FINAL = (CallerError, StepFailed, StepUnknown)
 PURE_KINDS = (Kind.PURE, Kind.DETERMINISTIC)
 # The beginning of the reason of a message that ended them.
 WORKER_ENDED = "the worker that ran its handler ended"
@@ -203,34 +215,57 @@ class Claims:
         None when the claim was lost, or no more tries fit into this invocation.
         """
         message = message_in(claim)
-        if self.worker.handlers.kind_of(message.type) is not Kind.EFFECTFUL:
-            # Another version of the application claimed the session.
+        kind = self.worker.handlers.kind_of(message.type)
+        # Another version of the application may have claimed the session.
+        if kind is not Kind.EFFECTFUL and not claim.steps:
             return await self.runner.run(claim, message, given)
         try:
             handler = self.worker.handlers.of(message.type, message.session)
+            if kind is not Kind.EFFECTFUL:
+                raise explain_change(claim.steps)
         except CallerError as error:
             return self.runner.fail(claim, error)
         began, counted = asyncio.get_running_loop().time(), claim
         while True:
             tries = counted.lease.tries if counted.lease else handler.attempts
             try:
-                result = await self.runner.run_once(handler, given, message)
+                result = await self.run_once(counted, handler, given, began)
+                return self.runner.complete(claim, handler.kind, result)
             except Exception as error:
-                if isinstance(error, CallerError) or tries >= handler.attempts:
+                is_over = isinstance(error, FINAL) or tries >= handler.attempts
+                if is_over and not isinstance(error, ClaimLost):
                     return self.runner.fail(claim, error)
                 ran_for = asyncio.get_running_loop().time() - began
-                if ran_for >= self.worker.policy.handler_seconds or isinstance(error, TookTooLong):
+                is_late = ran_for >= self.worker.policy.handler_seconds
+                if is_late or isinstance(error, TookTooLong | ClaimLost):
                     # The invocation has to end before the host ends it, and this worker with it.
                     why = error.name if isinstance(error, HandlerFailed) else type(error).__name__
                     log.warning("%r is run again after its lease: %s", message.id, why)
                     return None
-            else:
-                return self.runner.complete(claim, handler.kind, result)
             found = await self.count_try(claim, tries + 1)
             if found is None:
                 return None
             counted = found
             await self.clock.sleep(RETRY_SECONDS * tries)
+
+    async def run_once(
+        self, claim: Entry, handler: Handler, given: HandlerInput, began: float
+    ) -> HandlerResult:
+        """Run the handler once, and have its steps kept in the claim.
+
+        Raises ClaimLost, StepUnknown and StepsChanged, whatever the handler made of them, and what
+        the run itself raises.
+        """
+        steps = ClaimSteps(self.worker, claim, self.runner.threads)
+        until = began + self.worker.policy.handler_seconds
+        try:
+            result = await self.runner.run_once(handler, given, message_in(claim), steps)
+        except Exception:
+            await steps.close(until - asyncio.get_running_loop().time())
+            raise
+        await steps.close(until - asyncio.get_running_loop().time())
+        steps.require_all_known()
+        return result
 
     async def count_try(self, claim: Entry, tries: int) -> Entry | None:
         """Write the number of the next try into the claim, before that try; None if it is lost.
@@ -285,8 +320,11 @@ class Claims:
             # An earlier try had no answer, but it did end the claim.
             return WriteResult.CREATED, stored.entry
         # Others may have parked messages beside the claim. Only the stored claim knows how many,
-        # and an entry that forgot them would leave them parked for ever.
-        final = replace(ending.entry, parked=stored.entry.parked)
+        # and an entry that forgot them would leave them parked for ever. It knows the steps, too.
+        steps = stored.entry.steps
+        if ending.entry.status is Status.COMPLETED:
+            steps = without_results(steps)
+        final = replace(ending.entry, parked=stored.entry.parked, steps=steps)
         return await self.journal.replace(final, stored.version), final
 
     @asynccontextmanager

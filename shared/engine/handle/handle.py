@@ -30,6 +30,7 @@ from shared.domain.errors import (
     NewerState,
     NotAllowed,
     NotStorable,
+    StepUnknown,
     UnreadableState,
 )
 from shared.domain.handler import (
@@ -74,6 +75,7 @@ from shared.domain.reports import (
     report_fault,
     shorten,
 )
+from shared.domain.steps import StepRunner
 from shared.domain.trace import Trace
 from shared.domain.values import (
     changed_fields,
@@ -197,7 +199,11 @@ class HandlerRunner:
         return await self.run_once(handler, given, message)
 
     async def run_once(
-        self, handler: Handler, given: HandlerInput, message: Message
+        self,
+        handler: Handler,
+        given: HandlerInput,
+        message: Message,
+        steps: StepRunner | None = None,
     ) -> HandlerResult:
         """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
 
@@ -205,7 +211,9 @@ class HandlerRunner:
         and InvalidState. A thread cannot be stopped: a run that is cut off goes on in it, and its
         result is dropped.
         """
-        context, process = Context(message, given.captured), os.getpid()
+        is_async = inspect.iscoroutinefunction(handler.handle)
+        context = Context(message, given.captured, steps=steps if is_async else None)
+        process = os.getpid()
 
         async def call() -> HandlerResult:
             try:
@@ -292,8 +300,9 @@ def must_halt(handler: Handler | None, error: Exception) -> bool:
         return False
     # A type without a handler halts: skipping what nobody knows would lose it in silence. So does
     # a state that cannot be read: a person has to correct something.
-    is_unreadable = isinstance(error, UnreadableState)
-    return handler is None or handler.on_fault is OnFault.HALT or is_unreadable
+    # Or has to say what happened outside.
+    asks = isinstance(error, UnreadableState | StepUnknown)
+    return handler is None or handler.on_fault is OnFault.HALT or asks
 
 
 def message_in(opened: Entry) -> Message:

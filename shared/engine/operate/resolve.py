@@ -19,7 +19,7 @@ from shared.domain.errors import (
     UnknownSession,
     UnreadableState,
 )
-from shared.domain.handler import HandlerInput, StateModel
+from shared.domain.handler import HandlerInput, StateModel, keep_captured
 from shared.domain.journal import (
     Entry,
     ModelVersion,
@@ -30,6 +30,14 @@ from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import key_of
+from shared.domain.steps import (
+    NO_STEPS,
+    Steps,
+    unknown_steps,
+    with_result,
+    without_last_failed,
+    without_step,
+)
 from shared.engine.consume.consume import AGAIN, Consumer
 from shared.engine.handle.handle import keep_state, parse_state, require_known
 from shared.engine.handle.raised import describe_error
@@ -131,8 +139,10 @@ class Resolver:
         """Resolve on the stored head; None when another worker was first."""
         head = await self.worker.read_head(session)
         fault, message = await self.read_fault(session, head, decision)
+        steps = decide_steps(fault, decision)
         made_from = replace(
             await self.dispatcher.prepare(head, message),
+            steps=steps,
             resolution=replace(decision.resolution, at=fault.position),
             sent_digest=fault.identities[-1].digest,
         )
@@ -141,9 +151,10 @@ class Resolver:
             return await self.dispatcher.append(head, entry)
         if decision.type is not None:
             self.worker.handlers.of(decision.type)
-        corrected = replace(
-            message, body=decision.body or message.body, type=decision.type or message.type
-        )
+        corrected = message
+        if decision.action is ResolutionAction.EDIT:
+            body, kind = decision.body or message.body, decision.type or message.type
+            corrected = replace(message, body=body, type=kind)
         # What faulted may have ended workers, and no delivery would tell that it does so again.
         return await self.consumer.give_entry(replace(made_from, message=corrected), as_try=AGAIN)
 
@@ -324,6 +335,32 @@ class Resolver:
         closed = decision.resolution
         is_closed = await self.journal.close(session, entry.position, stored.version, closed)
         return replace(entry, closed=closed) if is_closed else None
+
+
+def decide_steps(fault: Entry, decision: ResolutionRequest) -> Steps:
+    """What is known of the steps of a fault's message after a decision about it.
+
+    Raises NotOpen where the step is not unknown, or where one is and the decision would have it
+    repeated without saying so; InvalidMessage for a result that is no JSON.
+    """
+    steps, unknown = fault.steps, unknown_steps(fault.steps)
+    if decision.step is not None:
+        if decision.step not in unknown:
+            raise NotOpen(f"nobody asks whether step {decision.step!r} happened")
+        if decision.action is ResolutionAction.NOT_HAPPENED:
+            return without_step(steps, decision.step)
+        try:
+            result = keep_captured(decision.step, json.loads(decision.body or b"null"))
+        except (ValueError, RecursionError) as error:
+            raise InvalidMessage(f"the result of step {decision.step!r} is no JSON") from error
+        return with_result(steps, decision.step, result)
+    if decision.action is ResolutionAction.SKIP:
+        return NO_STEPS
+    if unknown:
+        raise NotOpen(
+            f"step {unknown[0]!r} may have happened: say happened or not-happened, or skip"
+        )
+    return without_last_failed(steps)
 
 
 def require_ended(session: str, head: Entry | None) -> Entry:

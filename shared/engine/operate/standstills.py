@@ -37,6 +37,7 @@ READ_AT_ONCE = 16
 
 NEEDS = {
     StandstillKind.HALT: SessionNeed.RESOLUTION,
+    StandstillKind.UNKNOWN: SessionNeed.RESOLUTION,
     StandstillKind.ALERT: SessionNeed.RESOLUTION,
     StandstillKind.REFUSED: SessionNeed.RESOLUTION,
     StandstillKind.BLOCKED: SessionNeed.UNBLOCKING,

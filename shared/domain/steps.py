@@ -1,0 +1,142 @@
+"""The steps of a handler that calls the outside: what each is to do, and what is known of it.
+
+A step is one call to the outside. What came of it is kept in the claim of the session, so a handler
+that is run again, by whichever worker, is given what is known and calls only what is left. A step
+that began and was not answered is unknown: it is asked for, repeated, or decided by a person.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+# So many steps a message has at most, and so many bytes of JSON their results: each write of the
+# claim writes all of them again.
+STEPS_MAX = 100
+RESULTS_BYTES_MAX = 131_072
+NAME_CHARACTERS_MAX = 64
+
+
+class StepStatus(StrEnum):
+    """What is known of a step that was asked for."""
+
+    BEGUN = "begun"  # it may have happened: no answer is known
+    DONE = "done"  # it happened, with the result that is kept
+    FAILED = "failed"  # it did not happen, however often it was tried
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What is known of one step. `key` is what the outside was given to recognise it by.
+
+    `result` is there where it is done, as JSON; `reason` says why it failed.
+    """
+
+    key: str
+    status: StepStatus
+    result: Any = None
+    reason: str | None = None
+
+
+# By the name of the step, in the order in which they were asked for.
+type Steps = Mapping[str, StepRecord]
+NO_STEPS: Steps = MappingProxyType({})
+
+
+class OnUnknown(StrEnum):
+    """What to do about a step that began and was not answered."""
+
+    HALT = "halt"  # the session waits until a person says whether it happened
+    REPEAT = "repeat"  # it is done again: the outside recognises the key
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Whom to ask about a step that was not answered; see `ask`."""
+
+    look_up: Callable[..., Any]
+
+
+def ask(look_up: Callable[..., Any]) -> Ask:
+    """Have the outside asked what became of a step that was not answered.
+
+    `look_up(key=...)`, which may be async, returns the step's result where it happened, and raises
+    NotDone where it surely did not and will not any more: then the step is done again. Whatever
+    else it raises is no answer; after the attempts of the step a person is asked.
+    """
+    return Ask(look_up)
+
+
+class NotDone(Exception):
+    """Raised by the call of a step, or by its look-up: surely nothing has happened outside."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """One step as the handler asks for it.
+
+    `seconds` is the limit of one call, None for that of the handler alone. Raises ValueError for
+    what cannot work.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    key: str
+    on_unknown: OnUnknown | Ask = OnUnknown.HALT
+    attempts: int = 3
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.name) <= NAME_CHARACTERS_MAX:
+            raise ValueError(f"the name of a step has 1 to {NAME_CHARACTERS_MAX} characters")
+        if not self.key:
+            raise ValueError(f"the key of step {self.name!r} is empty")
+        if self.attempts < 1:
+            raise ValueError(f"step {self.name!r}: attempts must be 1 or more")
+        if self.seconds is not None and self.seconds <= 0:
+            raise ValueError(f"step {self.name!r}: seconds must be more than 0")
+
+
+class StepRunner(Protocol):
+    """Runs the steps of one run of a handler."""
+
+    def expect(self, request: StepRequest) -> None:
+        """Note that the handler asked for a step, which it has to await."""
+
+    def run(self, request: StepRequest) -> Awaitable[Any]:
+        """The result of a step, as JSON. Raises StepFailed where it surely did not happen."""
+
+
+def unknown_steps(steps: Steps) -> tuple[str, ...]:
+    """Return the names of the steps that began and were not answered."""
+    return tuple(name for name, one in steps.items() if one.status is StepStatus.BEGUN)
+
+
+def without_step(steps: Steps, name: str) -> Steps:
+    """The steps without one that did not happen, so that it is done when it is asked for."""
+    return {other: one for other, one in steps.items() if other != name}
+
+
+def without_last_failed(steps: Steps) -> Steps:
+    """The steps without the last ones that failed, so that these are tried again.
+
+    One before others stays: on its failure the handler did the others, and would leave them out.
+    """
+    kept = dict(steps)
+    for name in reversed(list(steps)):
+        if kept[name].status is not StepStatus.FAILED:
+            break
+        del kept[name]
+    return kept
+
+
+def with_result(steps: Steps, name: str, result: Any) -> Steps:
+    """The steps with what is now known to have come of one."""
+    return {**steps, name: replace(steps[name], status=StepStatus.DONE, result=result)}
+
+
+def without_results(steps: Steps) -> Steps:
+    """What is kept of the steps of a message that is done: which there were, under which keys."""
+    return {name: replace(one, result=None) for name, one in steps.items()}

@@ -1,0 +1,317 @@
+"""Run the steps of one run of a handler, and keep in its claim what is known of each.
+
+A step is written down before its call, unless it may be repeated anyway, and with its result after
+it. Only then does the handler see the result. So whoever takes the claim over knows what happened
+and what may have happened. What the handler does with an exception does not matter: once the claim
+is lost, or a person has to decide, no step of this run begins any more and its result is dropped.
+
+The bookkeeping is done on the worker's loop, where the journal is; the calls run where the handler
+does, in a loop of its own.
+"""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from typing import Any, NoReturn
+
+from shared.domain import next_entry
+from shared.domain.errors import (
+    NotStorable,
+    OutcomeUnknown,
+    StepFailed,
+    StepsChanged,
+    StepUnknown,
+    Unavailable,
+)
+from shared.domain.handler import keep_captured
+from shared.domain.journal import Entry, Status
+from shared.domain.steps import (
+    RESULTS_BYTES_MAX,
+    STEPS_MAX,
+    Ask,
+    NotDone,
+    OnUnknown,
+    StepRecord,
+    StepRequest,
+    StepStatus,
+    unknown_steps,
+)
+from shared.engine.handle.handle import RETRY_SECONDS
+from shared.engine.handle.limit import HandlerCutOff, HandlerThreads, TookTooLong, ignore_result
+from shared.engine.handle.raised import describe_error
+from shared.engine.worker import Worker
+from shared.ports import WriteResult
+
+# A handler that runs again is given what is known without waiting, so whatever it asks for side by
+# side it has asked for within a turn of its loop. One that waits for so long has been changed.
+ASKED_SECONDS = 1.0
+
+
+class ClaimLost(Exception):
+    """Another attempt holds the claim, or it cannot be written: nothing of this run counts."""
+
+
+class RunOver(Exception):
+    """The handler has returned or raised, so nothing it left behind begins a step."""
+
+
+class RunEnded(BaseException):
+    """Raised inside a handler whose run is over, past every `except Exception` of its own."""
+
+
+class ClaimSteps:
+    """The steps of one run.
+
+    `ended` is why no step of it begins any more, None while they do. What is under way may still be
+    written down then, until the run is closed.
+    """
+
+    def __init__(self, worker: Worker, claim: Entry, threads: HandlerThreads) -> None:
+        self.worker = worker
+        self.clock = worker.clock
+        self.claim = claim
+        self.threads = threads
+        self.loop = asyncio.get_running_loop()
+        self.known: dict[str, StepRecord] = dict(claim.steps)
+        self.earlier = frozenset(claim.steps)
+        self.expected: set[str] = set()
+        self.asked: set[str] = set()
+        self.running: set[str] = set()
+        self.moved = asyncio.Event()
+        self.unwritten: dict[str, StepRecord] = {}
+        self.writing = asyncio.Lock()
+        self.ended: BaseException | None = None
+        self.is_closed = False
+
+    # Called by the handler, in its own loop.
+
+    def expect(self, request: StepRequest) -> None:
+        """Note that the handler asked for a step, which it has to await."""
+        self.expected.add(request.name)
+
+    async def run(self, request: StepRequest) -> Any:
+        """The result of a step, as JSON. Raises StepFailed where it surely did not happen."""
+        try:
+            known = await self.at_worker(self.begin(request))
+            if known is None or known.status is StepStatus.BEGUN:
+                known = await self.call(request, is_unknown=known is not None)
+        finally:
+            self.tell_worker(partial(self.leave, request.name))
+        if known.status is StepStatus.FAILED:
+            raise StepFailed(request.name, known.reason or "it was not done")
+        return json.loads(json.dumps(known.result))
+
+    async def call(self, request: StepRequest, *, is_unknown: bool) -> StepRecord:
+        """Do a step until it is known what came of it, or what its attempts allow is spent."""
+        policy = request.on_unknown
+        tries = silences = 0
+        why = "the worker that began it ended"
+        while True:
+            asks = is_unknown and isinstance(policy, Ask)
+            used = silences if asks else tries
+            if is_unknown and (policy is OnUnknown.HALT or used >= request.attempts):
+                await self.at_worker(self.leave_unknown(request, why))
+            if tries + silences > 0:
+                await self.clock.sleep(RETRY_SECONDS * (tries + silences))
+            tries += not asks
+            try:
+                if isinstance(policy, Ask) and asks:
+                    result = await self.call_outside(request, policy.look_up)
+                else:
+                    result = await self.call_outside(request, request.call, *request.arguments)
+            except (asyncio.CancelledError, GeneratorExit, HandlerCutOff, RunEnded):
+                raise
+            except NotDone as error:
+                is_unknown, why = False, describe_error(error)
+                if tries >= request.attempts:
+                    failed = StepRecord(request.key, StepStatus.FAILED, reason=why)
+                    return await self.at_worker(self.note(request.name, failed))
+            except BaseException as error:
+                # Whatever it is: a call that raised may have happened, unless it says otherwise.
+                is_unknown, why = True, describe_error(error)
+                silences += asks
+            else:
+                return await self.at_worker(self.finish(request, result))
+
+    async def call_outside(
+        self, request: StepRequest, call: Callable[..., Any], *arguments: Any
+    ) -> Any:
+        """Call the team's code within the limit of the step; it has a thread if it is not async."""
+        try:
+            async with asyncio.timeout(request.seconds) as limit:
+                if inspect.iscoroutinefunction(call):
+                    return await call(*arguments, key=request.key)
+                run = partial(copy_context().run, call, *arguments, key=request.key)
+                result = await asyncio.get_running_loop().run_in_executor(self.threads, run)
+                return await result if inspect.isawaitable(result) else result
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TookTooLong(request.seconds or 0.0) from error
+
+    async def at_worker[T](self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the bookkeeping on the worker's loop; a handler that is cut off does not stop it."""
+        done: asyncio.Future[T]
+        if asyncio.get_running_loop() is self.loop:
+            done = asyncio.ensure_future(work)
+        else:
+            done = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+        done.add_done_callback(ignore_result)
+        return await asyncio.shield(done)
+
+    def tell_worker(self, what: Callable[[], None]) -> None:
+        if asyncio.get_running_loop() is self.loop:
+            what()
+        else:
+            self.loop.call_soon_threadsafe(what)
+
+    # On the worker's loop.
+
+    async def begin(self, request: StepRequest) -> StepRecord | None:
+        """Return what is known of a step; None where it is new, and then it is written down."""
+        name = request.name
+        if self.ended is not None:
+            raise RunEnded
+        if name in self.asked:
+            self.end(StepsChanged(f"the handler asks for two steps {name!r} of one message"))
+        self.asked.add(name)
+        self.running.add(name)
+        self.moved.set()
+        known = self.known.get(name)
+        if known is not None:
+            if known.key != request.key:
+                self.end(StepsChanged(f"step {name!r} began with the key {known.key!r} before"))
+            return known
+        await self.wait_for_earlier()
+        if len(self.known) >= STEPS_MAX:
+            self.end(StepsChanged(f"step {name!r} is one of more than {STEPS_MAX} of one message"))
+        if request.on_unknown is not OnUnknown.REPEAT:
+            began = self.clock.now()
+            await self.note(name, StepRecord(request.key, StepStatus.BEGUN))
+            if self.clock.now() - began >= self.worker.policy.lease_seconds:
+                # This worker was stopped meanwhile, and whoever took over has decided.
+                self.end(ClaimLost())
+        return None
+
+    async def wait_for_earlier(self) -> None:
+        """Return once the handler has asked for all that earlier runs began."""
+        try:
+            async with asyncio.timeout(ASKED_SECONDS):
+                while self.earlier - self.asked:
+                    self.moved.clear()
+                    await self.moved.wait()
+        except TimeoutError:
+            self.end(explain_change(self.earlier - self.asked))
+
+    async def finish(self, request: StepRequest, result: Any) -> StepRecord:
+        """Keep the result of a step that happened."""
+        try:
+            kept = keep_captured(request.name, result)
+            results = [one.result for one in self.known.values()]
+            if len(json.dumps([*results, kept])) > RESULTS_BYTES_MAX:
+                raise NotStorable(f"the results are over {RESULTS_BYTES_MAX} bytes")
+        except NotStorable as error:
+            # It happened, and nobody will ever know its result from here.
+            if request.name not in self.known:
+                await self.note(request.name, StepRecord(request.key, StepStatus.BEGUN))
+            await self.leave_unknown(request, str(error))
+        return await self.note(request.name, StepRecord(request.key, StepStatus.DONE, kept))
+
+    async def leave_unknown(self, request: StepRequest, why: str) -> None:
+        """End the run, because a person has to say what came of a step."""
+        self.end(StepUnknown(f"step {request.name!r} may have happened, key {request.key!r}: {why}"))
+
+    def leave(self, name: str) -> None:
+        """Nothing of a step is under way any more."""
+        self.running.discard(name)
+        self.moved.set()
+
+    def end(self, why: BaseException) -> NoReturn:
+        """No step of this run begins any more. The first reason stays."""
+        self.ended = self.ended or why
+        raise RunEnded
+
+    async def note(self, name: str, record: StepRecord) -> StepRecord:
+        """Write into the claim what is known of a step, together with others that wait for that."""
+        self.unwritten[name] = record
+        async with self.writing:
+            if self.is_closed:
+                raise RunEnded
+            if name in self.unwritten:
+                noted, self.unwritten = self.unwritten, {}
+                try:
+                    await self.write(noted)
+                except BaseException as error:
+                    # The handler must neither catch what is no failure of its own nor go on.
+                    self.is_closed = True
+                    if isinstance(error, Unavailable | OutcomeUnknown):
+                        self.worker.failure_log.add("noting a step", "the journal", error)
+                        self.end(ClaimLost())
+                    self.end(error)
+                self.known |= noted
+        return record
+
+    async def write(self, noted: dict[str, StepRecord]) -> None:
+        """Write the claim with more of its steps known.
+
+        Raises ClaimLost, Unavailable or OutcomeUnknown.
+        """
+        failed, waits = 0, self.worker.policy.waits
+        while True:
+            try:
+                stored = await self.worker.journal.stored_entry(
+                    self.claim.session, self.claim.position
+                )
+                if (
+                    stored is None
+                    or stored.entry.attempt != self.claim.attempt
+                    or stored.entry.status is not Status.WORKING
+                ):
+                    raise ClaimLost
+                now = next_entry.note_steps(stored.entry, noted)
+                # An earlier try had no answer, but it was written.
+                if now.steps == stored.entry.steps:
+                    return
+                if await self.worker.journal.replace(now, stored.version) is WriteResult.CREATED:
+                    return
+            except (Unavailable, OutcomeUnknown):
+                failed += 1
+                if failed >= waits.unknown_tries:
+                    raise
+                await self.clock.sleep(waits.poll_seconds * failed)
+
+    async def close(self, seconds: float) -> None:
+        """Begin no step any more, and write down what is under way, for so long at most.
+
+        Raises what ended the steps before: ClaimLost, StepUnknown or StepsChanged.
+        """
+        ended, self.ended = self.ended, self.ended or RunOver()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                while self.running:
+                    self.moved.clear()
+                    await self.moved.wait()
+        self.is_closed = True
+        if ended is not None:
+            raise ended
+
+    def require_all_known(self) -> None:
+        """Raise StepsChanged or StepUnknown where a handler returned and left steps behind."""
+        if unawaited := self.expected - self.asked:
+            raise StepsChanged(f"the handler does not await step {join(unawaited)}")
+        if unasked := self.earlier - self.asked:
+            raise explain_change(unasked)
+        if unknown := unknown_steps(self.known):
+            raise StepUnknown(f"step {join(unknown)} was under way when the handler returned")
+
+
+def explain_change(unasked: Iterable[str]) -> StepsChanged:
+    return StepsChanged(f"the handler does not ask any more for step {join(unasked)}, which began")
+
+
+def join(names: Iterable[str]) -> str:
+    return " and ".join(map(repr, sorted(names)))

@@ -1,0 +1,117 @@
+"""A provider outside that handlers call in steps, and a purchase of five steps that calls it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from shared.domain.errors import StepFailed
+from shared.domain.handler import Context, Handled, Handlers, Kind, Output
+from shared.domain.steps import Ask, NotDone, OnUnknown, ask
+from tests.business import Happening, nothing
+
+STEPS = ("reserve", "charge", "ship", "tell", "book")
+
+
+class Purchase(BaseModel):
+    """What a session remembers: the receipts of every step, and what was refused."""
+
+    receipts: list[str] = []
+    refused: list[str] = []
+
+
+class Buy(BaseModel):
+    """What is bought."""
+
+    item: str = "book"
+
+
+class Bought(BaseModel):
+    """What is told of a purchase."""
+
+    receipts: list[str]
+
+
+@dataclass
+class Provider:
+    """Everything that was done, in order, as name and key; `knows_keys` does each key once."""
+
+    knows_keys: bool = True
+    done: list[tuple[str, str]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    looked_up: list[str] = field(default_factory=list)
+    before: Happening = nothing
+    after: Happening = nothing
+
+    def act(self, name: str) -> Callable[..., object]:
+        """The call of a step."""
+
+        async def call(item: str, *, key: str) -> str:
+            self.calls.append(name)
+            await self.before()
+            if not (self.knows_keys and (name, key) in self.done):
+                self.done.append((name, key))
+            await self.after()
+            return f"{name} {item}"
+
+        return call
+
+    def look_up(self, name: str) -> Ask:
+        """How it is asked what became of a step."""
+
+        async def look(*, key: str) -> str:
+            self.looked_up.append(name)
+            await asyncio.sleep(0)
+            if (name, key) not in self.done:
+                raise NotDone(f"nothing is known of {key}")
+            return f"{name} book"
+
+        return ask(look)
+
+    @property
+    def names(self) -> list[str]:
+        """What was done, by name."""
+        return [name for name, _ in self.done]
+
+
+def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Handlers:
+    """Handlers of a purchase in five steps, one after another or side by side."""
+    handlers = Handlers()
+
+    def on_unknown(name: str) -> OnUnknown | Ask:
+        return provider.look_up(name) if policy == "ask" else OnUnknown(policy)
+
+    @handlers.register("buy", state=Purchase, body=Buy, kind=Kind.EFFECTFUL, attempts=attempts)
+    async def buy(purchase: Purchase, body: Buy, context: Context) -> Handled[Purchase]:
+        """Buy in steps; what is refused is left out."""
+        receipts, refused = [], []
+        for name in STEPS:
+            try:
+                act = provider.act(name)
+                receipt = await context.step(name, act, body.item, on_unknown=on_unknown(name))
+                receipts.append(receipt)
+            except StepFailed as failed:
+                refused.append(failed.step)
+        whole = Purchase(receipts=purchase.receipts + receipts, refused=purchase.refused + refused)
+        return Handled(whole, (Output("bought", Bought(receipts=receipts)),))
+
+    @handlers.register("gather", state=Purchase, body=Buy, kind=Kind.EFFECTFUL, attempts=attempts)
+    async def gather(purchase: Purchase, body: Buy, context: Context) -> Handled[Purchase]:
+        """Buy in steps side by side, and the last one after all others."""
+        *first, last = STEPS
+        receipts = await asyncio.gather(
+            *(
+                context.step(one, provider.act(one), body.item, on_unknown=on_unknown(one))
+                for one in first
+            )
+        )
+        receipts.append(
+            await context.step(last, provider.act(last), body.item, on_unknown=on_unknown(last))
+        )
+        return Handled(
+            Purchase(receipts=purchase.receipts + receipts, refused=purchase.refused),
+            (Output("bought", Bought(receipts=receipts)),),
+        )
+
+    return handlers
