@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from proof.simulation.work import accounts as account_business
 from proof.simulation.work import diaries as diary_business
 from proof.simulation.work import orders as order_business
+from proof.simulation.work import trades as trade_business
 from proof.simulation.work.account_workload import AccountMessages, EndingMessages
 from proof.simulation.work.diary_workload import DiaryRequests
 from proof.simulation.work.order_workload import OrderGenerator
-from proof.simulation.world.clients import Correct, SagaRequest, uncorrected
+from proof.simulation.world.clients import (
+    NOBODY_TO_ASK,
+    Correct,
+    SagaRequest,
+    Witness,
+    uncorrected,
+)
 from proof.simulation.world.faults import SeededRandom
 from proof.simulation.world.recorder import Violation
 from proof.simulation.world.variant import Variant
@@ -31,6 +38,7 @@ class Scenario:
     check: Callable[[World], Iterable[Violation]]
     correct: Correct = uncorrected
     saga_requests: tuple[SagaRequest, ...] = ()
+    witness: Witness = NOBODY_TO_ASK
 
 
 type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
@@ -70,6 +78,19 @@ def asks(rng: SeededRandom, variant: Variant) -> Scenario:
     return Scenario("asks", diary_business.business(), load, check)
 
 
+def steps(rng: SeededRandom, variant: Variant) -> Scenario:
+    external, exchange = account_business.ExternalSystem(), trade_business.Exchange()
+    load = trade_business.TradeMessages(rng.stream("workload"), variant).workload()
+    accounts_and_trades = [account_business.business(external), trade_business.business(exchange)]
+
+    def check(world: World) -> Iterable[Violation]:
+        yield from account_business.account_violations(world, load, external)
+        yield from trade_business.trade_violations(world, exchange)
+
+    handlers, correct = Handlers.joined(accounts_and_trades), account_business.corrected
+    return Scenario("steps", handlers, load, check, correct, witness=exchange)
+
+
 def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:
     return (accounts if rng.seed % ORDERS_EVERY else orders)(rng, variant)
 
@@ -79,5 +100,6 @@ SCENARIOS: dict[str, ScenarioFactory] = {
     "orders": orders,
     "asks": asks,
     "endings": endings,
+    "steps": steps,
     "any": any_scenario,
 }

@@ -4,9 +4,11 @@ Each works in a process of its own, which is started again when it dies.
 """
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from functions.triggers.saga_instances import ensure_instance, notify_instance, try_now
 from proof.simulation.world.cloud import Cloud
@@ -16,10 +18,12 @@ from proof.simulation.world.recorder import RecordingJournal
 from proof.simulation.world.virtual_time import now
 from proof.simulation.world.workload import NumberedSeries, PublishPlan, Workload
 from shared.domain.errors import CallerError, ProducerDisconnected, SessionEnded
+from shared.domain.journal import Entry
 from shared.domain.message import Message
 from shared.domain.producer import Draft, ProducerOptions
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.walk import StartedSaga
+from shared.domain.steps import unknown_steps
 from shared.engine.build import Services
 from shared.engine.consume.park import ENDED
 from shared.engine.publish.publish import Producer
@@ -213,6 +217,29 @@ async def handle_request(
     return answer
 
 
+class Witness(Protocol):
+    """Whom the operator asks what became of a step."""
+
+    def is_settled(self, key: str) -> bool:
+        """Say whether nothing of a key is on its way, so that a person can tell."""
+
+    def look(self, key: str) -> str | None:
+        """Return the result of a step that happened, None where it did not."""
+
+
+class Nobody:
+    """The witness of a business without steps."""
+
+    def is_settled(self, key: str) -> bool:
+        raise LookupError(f"nobody knows of {key}")
+
+    def look(self, key: str) -> str | None:
+        raise LookupError(f"nobody knows of {key}")
+
+
+NOBODY_TO_ASK = Nobody()
+
+
 def uncorrected(_: Message) -> bytes | None:
     return None
 
@@ -223,6 +250,7 @@ class Operator:
 
     cloud: Cloud
     correct: Correct
+    witness: Witness = NOBODY_TO_ASK
     corrections: dict[tuple[str, str], bytes] = field(default_factory=dict)
     decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -230,8 +258,13 @@ class Operator:
         while True:
             await asyncio.sleep(OPERATOR_PAUSE_SECONDS)
             process = self.cloud.new_process("operator", CLIENT_REGION)
-            for session, message, at in halted_sessions(self.cloud.journal):
-                decision = self.decide(message, at)
+            for session, fault, message in halted_sessions(self.cloud.journal):
+                unknown = unknown_steps(fault.steps)
+                if unknown and not self.witness.is_settled(fault.steps[unknown[0]].key):
+                    continue
+                decision = self.decide(message, fault.position)
+                if unknown:
+                    decision = self.decide_step(fault, unknown[0])
                 resolver = self.cloud.services(process).resolver
                 await process.attempt(resolver.resolve(session, decision))
             for session, at in refused_entries(self.cloud.journal):
@@ -253,6 +286,15 @@ class Operator:
             action, reason = ResolutionAction.SKIP, "it cannot be corrected"
         return ResolutionRequest(action, "operator", reason, body, at)
 
+    def decide_step(self, fault: Entry, name: str) -> ResolutionRequest:
+        """Say of a step what the witness says."""
+        found, at = self.witness.look(fault.steps[name].key), fault.position
+        if found is None:
+            action = ResolutionAction.NOT_HAPPENED
+            return ResolutionRequest(action, "operator", "no trace of it", at=at, step=name)
+        body, action = json.dumps(found).encode(), ResolutionAction.HAPPENED
+        return ResolutionRequest(action, "operator", "it is there", body, at=at, step=name)
+
 
 def refused_entries(journal: RecordingJournal) -> list[tuple[str, int]]:
     """Return the entries, by session, of what came after its end and asks for the operator."""
@@ -264,12 +306,12 @@ def refused_entries(journal: RecordingJournal) -> list[tuple[str, int]]:
     ]
 
 
-def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Message, int]]:
-    """Return the sessions that wait for the operator, what halted them, and at which positions."""
-    found: list[tuple[str, Message, int]] = []
+def halted_sessions(journal: RecordingJournal) -> list[tuple[str, Entry, Message]]:
+    """Return the sessions that wait for the operator, the faults that stop them, and of what."""
+    found: list[tuple[str, Entry, Message]] = []
     for head in [journal.newest(session) for session in list(journal.partitions)]:
         if head is not None and head.halt is not None:
             fault = journal.entry_at(head.session, head.halt.at)
             if fault is not None and fault.message is not None:
-                found.append((head.session, fault.message, head.halt.at))
+                found.append((head.session, fault, fault.message))
     return found
