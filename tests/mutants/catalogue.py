@@ -17,7 +17,7 @@ from tests.promises import TESTS_BY_PROMISE
 
 FILES = (
     *("journal", "consuming", "delivering", "growing", "ending", "publishing", "sagas", "rights"),
-    *("watching", "backtest", "deciding"),
+    *("watching", "backtest", "deciding", "steps"),
 )
 SAMPLED_OF_EACH = 2
 
