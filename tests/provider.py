@@ -1,17 +1,26 @@
 """A provider outside that handlers call in steps, and a purchase of five steps that calls it."""
 
 import asyncio
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel
 
 from shared.domain.errors import StepFailed
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.steps import Ask, NotDone, OnUnknown, ask
 from tests.business import Happening, nothing
+from tests.world import World, message
 
 STEPS = ("reserve", "charge", "ship", "tell", "book")
+
+
+BUY = replace(message(0, kind="buy"), body=b'{"item":"book"}')
+RECEIPTS = [f"{name} book" for name in STEPS]
+POLICIES = ("ask", "repeat", "halt")
+KINDS = ("buy", "gather")
 
 
 class Purchase(BaseModel):
@@ -115,3 +124,29 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
         )
 
     return handlers
+
+
+def bought(world: World) -> list[str]:
+    states = [e["state"] for e in world.entries() if "state" in e]
+    return list(states[-1]["receipts"]) if states else []
+
+
+def happened(step: str, result: object = None) -> ResolutionRequest:
+    body = json.dumps(result).encode()
+    return ResolutionRequest(ResolutionAction.HAPPENED, "Ada", "it is booked", body, step=step)
+
+
+def not_happened(step: str) -> ResolutionRequest:
+    return ResolutionRequest(ResolutionAction.NOT_HAPPENED, "Ada", "no trace of it", step=step)
+
+
+async def decide_unknown(world: World, provider: Provider) -> int:
+    """A person looks at the provider's log, and says of each unknown step what it says."""
+    decided = 0
+    while (unknown := world.entries()[-1].get("unknown")) is not None:
+        step = unknown[0]
+        is_there = step in provider.names
+        verb = happened(step, f"{step} book") if is_there else not_happened(step)
+        await world.worker("west").resolver.resolve("acc-7", verb)
+        decided += 1
+    return decided

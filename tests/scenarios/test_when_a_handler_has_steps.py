@@ -1,7 +1,6 @@
 """A handler calls the outside in steps: what is known of each outlives its worker."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import product
@@ -10,21 +9,29 @@ import pytest
 
 from shared.domain.errors import NotOpen
 from shared.domain.handler import Context, Handlers, Kind, OnFault
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
 from shared.domain.steps import NotDone, OnUnknown
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
-from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.testkit.memory_store import VirtualClock
-from shared.testkit.regions import PatientClock
-from tests.business import LEASE_OVER, OrderedClock, nothing, swept
-from tests.crashes import redelivered, sent, worlds
-from tests.provider import STEPS, Buy, Provider, Purchase, purchases
+from tests.business import LEASE_OVER, OrderedClock, nothing
+from tests.crashes import sent
+from tests.provider import (
+    BUY,
+    KINDS,
+    POLICIES,
+    RECEIPTS,
+    STEPS,
+    Buy,
+    Provider,
+    Purchase,
+    bought,
+    decide_unknown,
+    happened,
+    not_happened,
+    purchases,
+)
 from tests.world import POLICY, RETRY, SKIP, World, in_place_of, message
-
-BUY = replace(message(0, kind="buy"), body=b'{"item":"book"}')
-RECEIPTS = [f"{name} book" for name in STEPS]
-POLICIES = ("ask", "repeat", "halt")
-KINDS = ("buy", "gather")
 
 
 class Fast(VirtualClock):
@@ -39,32 +46,6 @@ class Fast(VirtualClock):
 
 def world_of(provider: Provider, policy: str = "ask", attempts: int = 3) -> World:
     return World(OrderedClock(), handlers=purchases(provider, policy, attempts))
-
-
-def bought(world: World) -> list[str]:
-    states = [e["state"] for e in world.entries() if "state" in e]
-    return list(states[-1]["receipts"]) if states else []
-
-
-def happened(step: str, result: object = None) -> ResolutionRequest:
-    body = json.dumps(result).encode()
-    return ResolutionRequest(ResolutionAction.HAPPENED, "Ada", "it is booked", body, step=step)
-
-
-def not_happened(step: str) -> ResolutionRequest:
-    return ResolutionRequest(ResolutionAction.NOT_HAPPENED, "Ada", "no trace of it", step=step)
-
-
-async def decide_unknown(world: World, provider: Provider) -> int:
-    """A person looks at the provider's log, and says of each unknown step what it says."""
-    decided = 0
-    while (unknown := world.entries()[-1].get("unknown")) is not None:
-        step = unknown[0]
-        is_there = step in provider.names
-        verb = happened(step, f"{step} book") if is_there else not_happened(step)
-        await world.worker("west").resolver.resolve("acc-7", verb)
-        decided += 1
-    return decided
 
 
 # Undisturbed.
@@ -86,43 +67,6 @@ async def test_each_step_is_done_once_and_its_result_is_used(kind: str, policy: 
     )
     assert "result" not in entry["steps"][0]
     assert len(set(keys.values())) == len(STEPS)
-
-
-# A worker dies, or a call of the store goes wrong, at every call; each step is done once.
-
-
-# Five ways of going wrong follow each other for each call, so every third has all ways and calls.
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "policy", "every"),
-    [
-        pytest.param(kind, policy, every, marks=[] if every > 1 else pytest.mark.proof)
-        for kind, policy, every in [*product(KINDS, POLICIES, [1]), ("gather", "halt", 3)]
-    ],
-)
-async def test_whatever_call_goes_wrong_each_step_is_done_once(
-    kind: str, policy: str, every: int
-) -> None:
-    arriving, provider = replace(BUY, type=kind), Provider(knows_keys=policy == "repeat")
-    decided, seen = 0, 0
-
-    async def work(world: World) -> None:
-        provider.done.clear()
-        await redelivered(world, arriving)
-        await swept(world)
-
-    expected: list[tuple[str, bytes]] = []
-    handlers = purchases(provider, policy, attempts=9)
-    async for world in worlds(work, handlers, clock=PatientClock, every=every):
-        decided += await decide_unknown(world, provider)
-        expected = expected or sent(world, "east")
-        assert sorted(provider.names) == sorted(STEPS), world.fault_plan
-        assert bought(world) == RECEIPTS, world.fault_plan
-        assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
-        seen += 1
-    assert seen > 40
-    # Only where nobody may ask or repeat is a person needed.
-    assert (decided > 0) == (policy == "halt")
 
 
 # The worker dies in the middle of a step, before or after it took effect.
