@@ -27,9 +27,6 @@ from shared.domain.errors import (
     ProducerClosed,
     ProducerDisconnected,
     SessionEnded,
-    StepFailed,
-    StepsChanged,
-    StepUnknown,
     Throttled,
     TooLarge,
     TooOld,
@@ -53,7 +50,7 @@ from shared.domain.handler import (
 from shared.domain.message import Message
 from shared.domain.saga.plan import Command, Plan, Refusal, Stage, Step, Wait, key_of
 from shared.domain.saga.record import SagaKinds
-from shared.domain.steps import NotDone, OnUnknown, ask
+from shared.domain.steps import NotDone, OnUnknown, StepFailed, StepsChanged, StepUnknown, ask
 
 if TYPE_CHECKING:
     from functions.app import build_app

@@ -20,6 +20,7 @@ from cli.decide import (
     list_decisions,
     redirect,
     replace_state,
+    say_happened,
 )
 from cli.display import tell
 from cli.doctor import doctor, find_lost_destinations
@@ -38,7 +39,7 @@ from cli.folders import (
 from cli.look import check_health, list_faults, list_sagas, print_session, print_sessions
 from cli.running import find_up, run_program
 from cli.sagas import saga
-from cli.send import ask, publish, send_one, sweep
+from cli.send import ask_one, publish, send_one, sweep
 from cli.watch import tail_sessions, watch_session
 
 app = typer.Typer(
@@ -229,7 +230,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "doctor": doctor,
     },
     "Send": {
-        "ask": ask,
+        "ask": ask_one,
         "send": send_one,
         "publish": publish,
         "send-again": repeat_delivery,
@@ -239,6 +240,7 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Decide": {
         **{action: build_verb(action) for action in VERBS},
         "edit": edit,
+        "happened": say_happened,
         "redirect": redirect,
         "set-state": replace_state,
         "erase": erase_data,

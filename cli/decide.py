@@ -416,6 +416,24 @@ def edit(
     carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json, said=said)
 
 
+def say_happened(
+    context: typer.Context,
+    session: SessionName,
+    why: Why,
+    result: Annotated[
+        str | None, typer.Option("--result", help="what it gave, as JSON; @FILE; -")
+    ] = None,
+    at: At = None,
+    who: Who = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say that a step of a handler happened, and what it gave: the handler goes on after it."""
+    said, client = read_body_option(result), client_of(context)
+    targets = find_targets(client, "happened", [session], at=at)
+    carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json, said=said)
+
+
 def redirect(
     context: typer.Context,
     why: Why,
@@ -495,6 +513,7 @@ def replace_state(
 VERBS = {
     "retry": "Run messages of faults again, and try again to send outputs that are blocked.",
     "skip": "Go on without messages of faults.",
+    "not-happened": "Say that a step of a handler did not happen: it is done again.",
     "skip-number": "Go on without the numbers that parked messages wait for.",
     "drop": "Send tombstones in place of outputs that are blocked at a queue, or pending.",
     "close": "Take note of alerts, and of outputs that no queue takes.",

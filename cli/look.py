@@ -132,6 +132,8 @@ def print_session(context: typer.Context, session: SessionName, as_json: AsJson 
         facts += [("fault", found["fault"].get("reason"))]
         facts += [("failed", tell_time(found["fault"].get("time")))]
         facts += [("raised at", line) for line in found["fault"].get("raised_at", ())]
+        steps = found["fault"].get("steps", ())
+        facts += [("step", f"{one['name']}, {one['status']}, key {one['key']}") for one in steps]
         facts += [("its message", found["fault"].get("message", {}).get("body"))]
     print_table(("", ""), facts, "")
     print_standstills(found["standstills"])

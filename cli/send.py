@@ -80,7 +80,7 @@ def send_one(
         print_table(("", ""), [(name, found[name]) for name in ("session", "id", "sequence")], "")
 
 
-def ask(
+def ask_one(
     context: typer.Context,
     session: SessionName,
     message_type: MessageType,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel
 
-from shared.domain.errors import StepFailed
 from shared.domain.handler import Context, Handled, Handlers, Kind, Output
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
-from shared.domain.steps import Ask, NotDone, OnUnknown, ask
+from shared.domain.steps import AskOutside, NotDone, OnUnknown, StepFailed, ask
 from tests.business import Happening, nothing
 from tests.world import World, message
 
@@ -66,7 +65,7 @@ class Provider:
 
         return call
 
-    def look_up(self, name: str) -> Ask:
+    def look_up(self, name: str) -> AskOutside:
         """How it is asked what became of a step."""
 
         async def look(*, key: str) -> str:
@@ -88,7 +87,7 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
     """Handlers of a purchase in five steps, one after another or side by side."""
     handlers = Handlers()
 
-    def on_unknown(name: str) -> OnUnknown | Ask:
+    def on_unknown(name: str) -> OnUnknown | AskOutside:
         return provider.look_up(name) if policy == "ask" else OnUnknown(policy)
 
     @handlers.register("buy", state=Purchase, body=Buy, kind=Kind.EFFECTFUL, attempts=attempts)

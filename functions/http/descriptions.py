@@ -13,6 +13,7 @@ from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
 from shared.domain.overview import RegionRecord
 from shared.domain.resolution import verbs_of
 from shared.domain.standstill import Standstill
+from shared.domain.steps import StepRecord
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "resolution": describe_resolution(entry.resolution) if entry.resolution else None,
         "answer": dict(entry.answer) if entry.answer is not None else None,
         "alert": entry.alert,
+        "steps": [describe_step(*named) for named in entry.steps.items()] or None,
         "closed": describe_resolution(entry.closed) if entry.closed else None,
         "lease_seconds": entry.lease.seconds if entry.lease else None,
         "tries": entry.lease.tries if entry.lease else None,
@@ -54,6 +56,12 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "outbox": None if entry.outbox.is_empty else describe_outbox(entry.outbox),
     }
     return keep_known(described)
+
+
+def describe_step(name: str, step: StepRecord) -> dict[str, Any]:
+    """Return a step of a handler: what is known of it, and its key at the outside."""
+    said = {"name": name, "key": step.key, "status": step.status.value}
+    return keep_known(said | {"result": step.result, "reason": step.reason})
 
 
 def describe_change(entry: Entry, written_at: float) -> dict[str, Any]:
@@ -117,6 +125,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "outputs": dict(standstill.outputs) or None,
         "regions": list(standstill.regions) or None,
         "queue": standstill.queue,
+        "steps": list(standstill.steps) or None,
         "missing": missing if standstill.group is not None else None,
     }
     return keep_known(described)

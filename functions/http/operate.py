@@ -60,6 +60,7 @@ class ResolutionBody(BaseModel):
     number: int | None = None
     queue: str | None = None
     to: str | None = None
+    step: str | None = None
 
 
 LIMIT = {"type": "integer", "minimum": 1, "maximum": STANDSTILLS_MAX}

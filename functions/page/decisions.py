@@ -31,6 +31,8 @@ from shared.engine.build import Services
 from shared.engine.operate.bulk import PIECE_SECONDS, require_bulk
 
 ONCE = frozenset({"action", "who", "why", "to", "type", "body", "confirmed", "id"})
+# What a form says with a decision that has a body, which is about one message.
+WITH_BODY: dict[str, tuple[str, ...]] = {"edit": ("type", "body"), "happened": ("body",)}
 # Those that are listed, and how often a browser asks how far one has come, in seconds.
 DECISIONS_SHOWN, REFRESH_SECONDS = 50, 2
 routes = HttpRoutes(show_problems)
@@ -71,8 +73,8 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
     action = fields.get("action", [""])[0]
     is_confirmed = fields.get("confirmed") == ["yes"]
     said = {name: values[0] for name, values in fields.items() if name in ONCE}
-    if action == ResolutionAction.EDIT:
-        return await answer_edit(services, request, fields, said, is_confirmed=is_confirmed)
+    if action in WITH_BODY:
+        return await answer_one(services, request, fields, said, is_confirmed=is_confirmed)
     wanted = read_bulk(fields, principal)
     if is_confirmed:
         decision = await services.bulk.begin(wanted)
@@ -94,7 +96,7 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
     )
 
 
-async def answer_edit(
+async def answer_one(
     services: Services,
     request: func.HttpRequest,
     fields: Mapping[str, list[str]],
@@ -102,13 +104,13 @@ async def answer_edit(
     *,
     is_confirmed: bool,
 ) -> func.HttpResponse:
-    """Show or carry out the edit of one message; what is no JSON stays in its form."""
+    """Show or carry out a decision with a body about one; what is no JSON stays in its form."""
     chosen = list(dict.fromkeys(fields.get("what", [])))
     if len(chosen) != 1 or "all" in fields:
-        raise InvalidMessage("one message is edited at a time")
+        raise InvalidMessage(f"{said['action']} is for one message at a time")
     principal = principal_of(services, request)
     try:
-        one = read_choice(chosen[0], "edit", fields, principal)
+        one = read_choice(chosen[0], said["action"], fields, principal)
     except InvalidBody as error:
         if "body" not in said:
             raise
@@ -119,18 +121,21 @@ async def answer_edit(
     if is_confirmed:
         await services.resolver.decide(one.session, one.request)
         return lead_to(request, "/session", session=one.session)
-    entry = await services.journal.entry(one.session, one.request.at or 0)
-    message = entry.message if entry else None
+    replaced = None
+    if one.request.action is ResolutionAction.EDIT:
+        entry = await services.journal.entry(one.session, one.request.at or 0)
+        message = entry.message if entry else None
+        replaced = message.body.decode(errors="replace") if message else ""
     return render(
         request,
         "preview.html",
         wanted=BulkDecision(
-            "", "edit", one.request.who, one.request.why, members=(make_member(one),)
+            "", said["action"], one.request.who, one.request.why, members=(make_member(one),)
         ),
         about=1,
         said=said | {"who": one.request.who},
         chosen={"what": chosen, "all": []},
-        replaced=message.body.decode(errors="replace") if message else "",
+        replaced=replaced,
     )
 
 
@@ -236,7 +241,7 @@ def read_choice(
     verbs = [verb for verb in choice.verbs if verb.get("action") == action]
     if not verbs:
         raise InvalidMessage(f"{action!r} does not end what needs attention in {choice.session!r}")
-    taken = {"edit": ("type", "body"), "redirect": ("to",)}.get(action, ())
+    taken = (WITH_BODY | {"redirect": ("to",)}).get(action, ())
     given = {name: values[0] for name, values in fields.items() if name in ("who", "why", *taken)}
     said: dict[str, Any] = verbs[0] | {name: value for name, value in given.items() if value}
     try:
@@ -253,7 +258,7 @@ def read_choice(
 
 def make_member(chosen: ChosenVerb) -> BulkMember:
     """Return what was chosen, without who decides, why, and what an edit says."""
-    names = ("at", "group", "number", "queue")
+    names = ("at", "group", "number", "queue", "step")
     said = {name: getattr(chosen.request, name) for name in names}
     verb = {"action": chosen.request.action.value} | {
         k: v for k, v in said.items() if v is not None

@@ -56,7 +56,7 @@ def simulate(
 async def run_scenario(
     rng: SeededRandom, profile: FaultProfile, variant: Variant, scenario: Scenario
 ) -> RunReport:
-    world = World(rng, profile, variant, scenario.handlers, scenario.correct, scenario.witness)
+    world = World(rng, profile, variant, scenario.handlers, scenario.correct, scenario.counterpart)
 
     def record_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

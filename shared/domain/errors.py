@@ -20,7 +20,6 @@ LockstepError
 |  |- SessionEnded
 |  |- NotRepeatable
 |  |- InvalidState
-|  |- StepsChanged
 |  |- UnreadableState
 |  |- NotStorable
 |  |  `- TooLarge
@@ -35,8 +34,6 @@ LockstepError
 |  |- TooManyWatchers
 |  |- NewerState
 |  `- Misconfigured        trying again helps only after a person has changed something
-|- StepFailed              a step of a handler did not happen
-|- StepUnknown             a step of a handler may have happened; a person decides
 `- OutcomeUnknown          it may have happened; read back before anything else
 
 Each has a FailureReason, for callers who know the producers of Event Hubs.
@@ -159,10 +156,6 @@ class InvalidState(CallerError):
     """The state that was given for a session would not be the same when it is read back."""
 
 
-class StepsChanged(CallerError):
-    """A handler that ran again asked for other steps than before, so no more were begun."""
-
-
 class UnreadableState(CallerError):
     """A stored state is of another model, or not what its version says."""
 
@@ -244,21 +237,6 @@ class Misconfigured(Unavailable):
 
     reason = FailureReason.GENERAL_ERROR
     is_transient = False
-
-
-class StepFailed(LockstepError):
-    """A step of a handler surely did not happen, however often it was tried.
-
-    Its `step` is the name. The handler may catch this and go another way, which it then goes again.
-    """
-
-    def __init__(self, step: str, why: str) -> None:
-        super().__init__(f"step {step!r} was not done: {why}")
-        self.step = step
-
-
-class StepUnknown(LockstepError):
-    """A step of a handler began and was not answered: a person says whether it happened."""
 
 
 class OutcomeUnknown(LockstepError):

@@ -27,7 +27,7 @@ from shared.domain.message import OWN_TYPE_PREFIX, Message, derive_id, parse_mom
 from shared.domain.outbox import HERE as HERE  # noqa: PLC0414 - stands beside Output for handlers
 from shared.domain.outbox import OUTPUTS as OUTPUTS  # noqa: PLC0414 - as above
 from shared.domain.outbox import DestinationBatch
-from shared.domain.steps import Ask, OnUnknown, StepRequest, StepRunner
+from shared.domain.steps import AskOutside, OnUnknown, StepRequest, StepRunner
 from shared.domain.values import differing
 
 # What Cosmos DB keeps as it is: documents that are nested no deeper, and whole numbers up to here.
@@ -117,7 +117,7 @@ class Context:
         call: Callable[..., Any],
         *arguments: Any,
         key: str | None = None,
-        on_unknown: OnUnknown | Ask = OnUnknown.HALT,
+        on_unknown: OnUnknown | AskOutside = OnUnknown.HALT,
         attempts: int = 3,
         seconds: float | None = None,
     ) -> Awaitable[Any]:

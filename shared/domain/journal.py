@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import NO_OUTBOX, Outbox
-from shared.domain.steps import NO_STEPS, Steps
+from shared.domain.steps import NO_STEPS, KnownSteps
 from shared.domain.trace import Trace
 
 # The group under which the journal itself numbers what its sender did not, in order of arrival.
@@ -281,7 +281,7 @@ class Entry:
     change: StateChange | None = None
     base: WholeState | None = field(default=None, compare=False)
     is_ended: bool = False
-    steps: Steps = NO_STEPS
+    steps: KnownSteps = NO_STEPS
     silence: int | None = None
     quiet: float | None = None
     written_at: float | None = field(default=None, compare=False)

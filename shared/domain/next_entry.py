@@ -28,7 +28,7 @@ from shared.domain.journal import (
 )
 from shared.domain.message import OWN_SOURCE, Message, Number
 from shared.domain.outbox import Outbox, Rerun
-from shared.domain.steps import NO_STEPS, StepRecord, Steps
+from shared.domain.steps import NO_STEPS, KnownSteps, StepRecord
 from shared.domain.trace import Trace
 
 # So many producer groups have their cursors in an entry; those of the others are evicted: each lies
@@ -66,7 +66,7 @@ class EntryInput:
     resolution: Resolution | None = None
     sent_digest: str | None = None
     note: str | None = None
-    steps: Steps = NO_STEPS
+    steps: KnownSteps = NO_STEPS
 
 
 def open_entry(made_from: EntryInput) -> Entry:

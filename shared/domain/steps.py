@@ -19,7 +19,7 @@ NAME_CHARACTERS_MAX = 64
 
 
 class StepStatus(StrEnum):
-    """What is known of a step that was asked for."""
+    """The status of a step that was asked for: what is known of it."""
 
     BEGUN = "begun"  # it may have happened: no answer is known
     DONE = "done"  # it happened, with the result that is kept
@@ -28,7 +28,7 @@ class StepStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What is known of one step. `key` is what the outside was given to recognise it by.
+    """The record of one step. `key` is what the outside was given to recognise it by.
 
     `result` is there where it is done, as JSON; `reason` says why it failed.
     """
@@ -40,36 +40,57 @@ class StepRecord:
 
 
 # By the name of the step, in the order in which they were asked for.
-type Steps = Mapping[str, StepRecord]
-NO_STEPS: Steps = MappingProxyType({})
+type KnownSteps = Mapping[str, StepRecord]
+NO_STEPS: KnownSteps = MappingProxyType({})
 
 
 class OnUnknown(StrEnum):
-    """What to do about a step that began and was not answered."""
+    """The policy for a step that began and was not answered."""
 
     HALT = "halt"  # the session waits until a person says whether it happened
     REPEAT = "repeat"  # it is done again: the outside recognises the key
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """Whom to ask about a step that was not answered; see `ask`."""
+class AskOutside:
+    """The policy to ask the outside what became of a step; see `ask`."""
 
     look_up: Callable[..., Any]
 
 
-def ask(look_up: Callable[..., Any]) -> Ask:
+def ask(look_up: Callable[..., Any]) -> AskOutside:
     """Have the outside asked what became of a step that was not answered.
 
     `look_up(key=...)`, which may be async, returns the step's result where it happened, and raises
     NotDone where it surely did not and will not any more: then the step is done again. Whatever
     else it raises is no answer; after the attempts of the step a person is asked.
     """
-    return Ask(look_up)
+    return AskOutside(look_up)
 
 
 class NotDone(Exception):
     """Raised by the call of a step, or by its look-up: surely nothing has happened outside."""
+
+
+class StepError(Exception):
+    """An error of a step that no other run of the handler changes: its message is a fault."""
+
+
+class StepFailed(StepError):
+    """A step surely did not happen, however often it was tried.
+
+    The handler may catch this and go another way, which it then goes again. `step` is the name.
+    """
+
+    step = ""
+
+
+class StepUnknown(StepError):
+    """A step began and was not answered: a person says whether it happened."""
+
+
+class StepsChanged(StepError):
+    """A handler asks for steps that it may not ask for, or for other ones than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +105,7 @@ class StepRequest:
     call: Callable[..., Any]
     arguments: tuple[Any, ...]
     key: str
-    on_unknown: OnUnknown | Ask = OnUnknown.HALT
+    on_unknown: OnUnknown | AskOutside = OnUnknown.HALT
     attempts: int = 3
     seconds: float | None = None
 
@@ -109,17 +130,17 @@ class StepRunner(Protocol):
         """The result of a step, as JSON. Raises StepFailed where it surely did not happen."""
 
 
-def unknown_steps(steps: Steps) -> tuple[str, ...]:
+def unknown_steps(steps: KnownSteps) -> tuple[str, ...]:
     """Return the names of the steps that began and were not answered."""
     return tuple(name for name, one in steps.items() if one.status is StepStatus.BEGUN)
 
 
-def without_step(steps: Steps, name: str) -> Steps:
+def without_step(steps: KnownSteps, name: str) -> KnownSteps:
     """The steps without one that did not happen, so that it is done when it is asked for."""
     return {other: one for other, one in steps.items() if other != name}
 
 
-def without_last_failed(steps: Steps) -> Steps:
+def without_last_failed(steps: KnownSteps) -> KnownSteps:
     """The steps without the last ones that failed, so that these are tried again.
 
     One before others stays: on its failure the handler did the others, and would leave them out.
@@ -132,11 +153,11 @@ def without_last_failed(steps: Steps) -> Steps:
     return kept
 
 
-def with_result(steps: Steps, name: str, result: Any) -> Steps:
+def with_result(steps: KnownSteps, name: str, result: Any) -> KnownSteps:
     """The steps with what is now known to have come of one."""
     return {**steps, name: replace(steps[name], status=StepStatus.DONE, result=result)}
 
 
-def without_results(steps: Steps) -> Steps:
-    """What is kept of the steps of a message that is done: which there were, under which keys."""
+def without_results(steps: KnownSteps) -> KnownSteps:
+    """Return what is kept of the steps of a message that is done: their names and keys."""
     return {name: replace(one, result=None) for name, one in steps.items()}

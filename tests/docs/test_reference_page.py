@@ -40,6 +40,7 @@ from shared.domain.outbox import (
 )
 from shared.domain.resolution import ARGUMENTS, VERBS, ResolutionAction
 from shared.domain.standstill import Standstill, StandstillKind
+from shared.domain.steps import StepRecord, StepStatus
 from shared.engine.sagas.sagas import SagaResponse
 from tests.docs.pages import coded, page
 from tests.world import World, message
@@ -74,6 +75,10 @@ WHOLE = Entry(
     cursors={"g": Cursor(1, 2)},
     outbox=INLINE,
     lagging=("west",),
+    steps={
+        "charge": StepRecord("k", StepStatus.DONE, "payment 12"),
+        "ship": StepRecord("k", StepStatus.FAILED, reason="the warehouse is closed"),
+    },
     parked={"g": 1},
     halt=Halt(2, NUMBER),
     message=MESSAGE,
@@ -230,7 +235,7 @@ def shape(fields: dict[str, Any]) -> str:
 
 def test_every_field_of_a_standstill_is_documented_and_those_always_there_are() -> None:
     whole = ("s", 0.0, "because", 3, 1, {"m": "too large"}, ("west",), "", "g", 1, 2, ("x:1 in f",))
-    standing = [Standstill(kind, *whole) for kind in StandstillKind]
+    standing = [Standstill(kind, *whole, steps=("charge",)) for kind in StandstillKind]
     bare = describe_standstill(Standstill(StandstillKind.PENDING, "s", 0.0, "because"))
 
     fields = {field for one in standing for field in paths(describe_standstill(one))}

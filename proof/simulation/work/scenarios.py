@@ -11,10 +11,10 @@ from proof.simulation.work.account_workload import AccountMessages, EndingMessag
 from proof.simulation.work.diary_workload import DiaryRequests
 from proof.simulation.work.order_workload import OrderGenerator
 from proof.simulation.world.clients import (
-    NOBODY_TO_ASK,
+    NO_COUNTERPART,
     Correct,
+    Counterpart,
     SagaRequest,
-    Witness,
     uncorrected,
 )
 from proof.simulation.world.faults import SeededRandom
@@ -38,7 +38,7 @@ class Scenario:
     check: Callable[[World], Iterable[Violation]]
     correct: Correct = uncorrected
     saga_requests: tuple[SagaRequest, ...] = ()
-    witness: Witness = NOBODY_TO_ASK
+    counterpart: Counterpart = NO_COUNTERPART
 
 
 type ScenarioFactory = Callable[[SeededRandom, Variant], Scenario]
@@ -88,7 +88,7 @@ def steps(rng: SeededRandom, variant: Variant) -> Scenario:
         yield from trade_business.trade_violations(world, exchange)
 
     handlers, correct = Handlers.joined(accounts_and_trades), account_business.corrected
-    return Scenario("steps", handlers, load, check, correct, witness=exchange)
+    return Scenario("steps", handlers, load, check, correct, counterpart=exchange)
 
 
 def any_scenario(rng: SeededRandom, variant: Variant) -> Scenario:

@@ -13,7 +13,7 @@ from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.message import derive_id
 from shared.domain.producer import Draft
-from shared.domain.steps import Ask, NotDone, OnUnknown, ask
+from shared.domain.steps import AskOutside, NotDone, OnUnknown, ask
 
 TRADE, BASKET = "account.trade", "account.basket"
 # How often a message is a trade or a basket.
@@ -77,7 +77,7 @@ class Exchange:
 
 def business(exchange: Exchange) -> Handlers:
     handlers = Handlers()
-    policies: dict[str, OnUnknown | Ask] = {
+    policies: dict[str, OnUnknown | AskOutside] = {
         "reserve": OnUnknown.REPEAT,
         "charge": ask(exchange.look_up),
         "ship": OnUnknown.HALT,
@@ -151,10 +151,10 @@ def check_receipts(where: str, entry: dict[str, object], exchange: Exchange) -> 
         exchange.receipts.get(steps.get(name, "")) for name in ("reserve", "charge", "ship")
     ]
     outbox = entry.get("outbox", {})
-    told = [
+    receipts_sent = [
         json.loads(message["body"])["text"].split()
         for batch in outbox.get("batches", ())  # type: ignore[attr-defined]
         for message in batch["messages"]
     ]
-    if told and told != [expected]:
-        yield Violation("P4", f"{where}: it told {told}, and its receipts are {expected}")
+    if receipts_sent and receipts_sent != [expected]:
+        yield Violation("P4", f"{where}: it sent {receipts_sent}, and its receipts are {expected}")

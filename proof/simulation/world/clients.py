@@ -217,7 +217,7 @@ async def handle_request(
     return answer
 
 
-class Witness(Protocol):
+class Counterpart(Protocol):
     """Whom the operator asks what became of a step."""
 
     def is_settled(self, key: str) -> bool:
@@ -227,8 +227,8 @@ class Witness(Protocol):
         """Return the result of a step that happened, None where it did not."""
 
 
-class Nobody:
-    """The witness of a business without steps."""
+class NoCounterpart:
+    """The counterpart of a business without steps."""
 
     def is_settled(self, key: str) -> bool:
         raise LookupError(f"nobody knows of {key}")
@@ -237,7 +237,7 @@ class Nobody:
         raise LookupError(f"nobody knows of {key}")
 
 
-NOBODY_TO_ASK = Nobody()
+NO_COUNTERPART = NoCounterpart()
 
 
 def uncorrected(_: Message) -> bytes | None:
@@ -250,7 +250,7 @@ class Operator:
 
     cloud: Cloud
     correct: Correct
-    witness: Witness = NOBODY_TO_ASK
+    counterpart: Counterpart = NO_COUNTERPART
     corrections: dict[tuple[str, str], bytes] = field(default_factory=dict)
     decisions: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -260,7 +260,7 @@ class Operator:
             process = self.cloud.new_process("operator", CLIENT_REGION)
             for session, fault, message in halted_sessions(self.cloud.journal):
                 unknown = unknown_steps(fault.steps)
-                if unknown and not self.witness.is_settled(fault.steps[unknown[0]].key):
+                if unknown and not self.counterpart.is_settled(fault.steps[unknown[0]].key):
                     continue
                 decision = self.decide(message, fault.position)
                 if unknown:
@@ -287,8 +287,8 @@ class Operator:
         return ResolutionRequest(action, "operator", reason, body, at)
 
     def decide_step(self, fault: Entry, name: str) -> ResolutionRequest:
-        """Say of a step what the witness says."""
-        found, at = self.witness.look(fault.steps[name].key), fault.position
+        """Say of a step what the counterpart says."""
+        found, at = self.counterpart.look(fault.steps[name].key), fault.position
         if found is None:
             action = ResolutionAction.NOT_HAPPENED
             return ResolutionRequest(action, "operator", "no trace of it", at=at, step=name)

@@ -33,12 +33,12 @@ class World(Cloud):
         variant: Variant,
         handlers: Handlers,
         correct: clients.Correct = clients.uncorrected,
-        witness: clients.Witness = clients.NOBODY_TO_ASK,
+        counterpart: clients.Counterpart = clients.NO_COUNTERPART,
     ) -> None:
         super().__init__(rng, profile, variant, handlers)
         self.senders = clients.Senders(self)
         self.saga_clients = clients.SagaClients(self)
-        self.operator = clients.Operator(self, correct, witness)
+        self.operator = clients.Operator(self, correct, counterpart)
         self.hosts: dict[str, Host] = {}
         self.askers = Askers(rng, self.hosts)
         # Producer groups in which one producer took over from another.

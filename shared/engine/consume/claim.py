@@ -23,8 +23,6 @@ from shared.domain.errors import (
     NewerState,
     NotStorable,
     OutcomeUnknown,
-    StepFailed,
-    StepUnknown,
     Unavailable,
 )
 from shared.domain.handler import Handler, HandlerInput, HandlerResult, Kind
@@ -32,7 +30,7 @@ from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
-from shared.domain.steps import without_results
+from shared.domain.steps import StepError, without_results
 from shared.engine.consume.steps import ClaimLost, ClaimSteps, explain_change
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import (
@@ -58,7 +56,7 @@ DEATHS_MAX = 3
 # bears two deaths of its workers within half an hour, so a third try is not worth it.
 PURE_DEATHS_MAX = 2
 # What no other try of the handler would change.
-FINAL = (CallerError, StepFailed, StepUnknown)
+FINAL = (CallerError, StepError)
 PURE_KINDS = (Kind.PURE, Kind.DETERMINISTIC)
 # The beginning of the reason of a message that ended them.
 WORKER_ENDED = "the worker that ran its handler ended"

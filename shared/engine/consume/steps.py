@@ -19,25 +19,21 @@ from functools import partial
 from typing import Any, NoReturn
 
 from shared.domain import next_entry
-from shared.domain.errors import (
-    NotStorable,
-    OutcomeUnknown,
-    StepFailed,
-    StepsChanged,
-    StepUnknown,
-    Unavailable,
-)
+from shared.domain.errors import NotStorable, OutcomeUnknown, Unavailable
 from shared.domain.handler import keep_captured
 from shared.domain.journal import Entry, Status
 from shared.domain.steps import (
     RESULTS_BYTES_MAX,
     STEPS_MAX,
-    Ask,
+    AskOutside,
     NotDone,
     OnUnknown,
+    StepFailed,
     StepRecord,
     StepRequest,
+    StepsChanged,
     StepStatus,
+    StepUnknown,
     unknown_steps,
 )
 from shared.engine.handle.handle import RETRY_SECONDS
@@ -102,7 +98,9 @@ class ClaimSteps:
         finally:
             self.tell_worker(partial(self.leave, request.name))
         if known.status is StepStatus.FAILED:
-            raise StepFailed(request.name, known.reason or "it was not done")
+            failed = StepFailed(f"step {request.name!r} was not done: {known.reason}")
+            failed.step = request.name
+            raise failed
         return json.loads(json.dumps(known.result))
 
     async def call(self, request: StepRequest, *, is_unknown: bool) -> StepRecord:
@@ -111,7 +109,7 @@ class ClaimSteps:
         tries = silences = 0
         why = "the worker that began it ended"
         while True:
-            asks = is_unknown and isinstance(policy, Ask)
+            asks = is_unknown and isinstance(policy, AskOutside)
             used = silences if asks else tries
             if is_unknown and (policy is OnUnknown.HALT or used >= request.attempts):
                 await self.at_worker(self.leave_unknown(request, why))
@@ -119,7 +117,7 @@ class ClaimSteps:
                 await self.clock.sleep(RETRY_SECONDS * (tries + silences))
             tries += not asks
             try:
-                if isinstance(policy, Ask) and asks:
+                if isinstance(policy, AskOutside) and asks:
                     result = await self.call_outside(request, policy.look_up)
                 else:
                     result = await self.call_outside(request, request.call, *request.arguments)
@@ -223,10 +221,11 @@ class ClaimSteps:
 
     async def leave_unknown(self, request: StepRequest, why: str) -> None:
         """End the run, because a person has to say what came of a step."""
-        self.end(StepUnknown(f"step {request.name!r} may have happened, key {request.key!r}: {why}"))
+        what = f"step {request.name!r} may have happened, key {request.key!r}"
+        self.end(StepUnknown(f"{what}: {why}"))
 
     def leave(self, name: str) -> None:
-        """Nothing of a step is under way any more."""
+        """Note that nothing of a step is under way any more."""
         self.running.discard(name)
         self.moved.set()
 

@@ -30,7 +30,6 @@ from shared.domain.errors import (
     NewerState,
     NotAllowed,
     NotStorable,
-    StepUnknown,
     UnreadableState,
 )
 from shared.domain.handler import (
@@ -75,7 +74,7 @@ from shared.domain.reports import (
     report_fault,
     shorten,
 )
-from shared.domain.steps import StepRunner
+from shared.domain.steps import StepError, StepRunner, StepUnknown
 from shared.domain.trace import Trace
 from shared.domain.values import (
     changed_fields,
@@ -207,9 +206,9 @@ class HandlerRunner:
     ) -> HandlerResult:
         """Run a handler that calls the outside once; one that is not a coroutine gets a thread.
 
-        Raises HandlerFailed for what the handler raises, TookTooLong, InvalidBody, UnreadableState
-        and InvalidState. A thread cannot be stopped: a run that is cut off goes on in it, and its
-        result is dropped.
+        Raises HandlerFailed for what the handler raises, StepError, TookTooLong, InvalidBody,
+        UnreadableState and InvalidState. A thread cannot be stopped: a run that is cut off goes on
+        in it, and its result is dropped.
         """
         is_async = inspect.iscoroutinefunction(handler.handle)
         context = Context(message, given.captured, steps=steps if is_async else None)
@@ -226,7 +225,7 @@ class HandlerRunner:
                     returned = await returned if inspect.isawaitable(returned) else returned
                 here, most = self.handlers.by_type, self.body_bytes_max
                 return build_result(handler, returned, given, context, here, most)
-            except (LockstepError, HandlerCutOff):
+            except (LockstepError, StepError, HandlerCutOff):
                 raise
             except BaseException as error:
                 # Here, as some of these would end the event loop, and with it the worker. Nobody

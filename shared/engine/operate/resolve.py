@@ -32,7 +32,7 @@ from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import key_of
 from shared.domain.steps import (
     NO_STEPS,
-    Steps,
+    KnownSteps,
     unknown_steps,
     with_result,
     without_last_failed,
@@ -337,8 +337,8 @@ class Resolver:
         return replace(entry, closed=closed) if is_closed else None
 
 
-def decide_steps(fault: Entry, decision: ResolutionRequest) -> Steps:
-    """What is known of the steps of a fault's message after a decision about it.
+def decide_steps(fault: Entry, decision: ResolutionRequest) -> KnownSteps:
+    """Return what is known of the steps of a fault's message after a decision about it.
 
     Raises NotOpen where the step is not unknown, or where one is and the decision would have it
     repeated without saying so; InvalidMessage for a result that is no JSON.
