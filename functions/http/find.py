@@ -33,10 +33,10 @@ from shared.domain.following import (
 )
 from shared.domain.journal import Entry, MessageIdentity
 from shared.domain.message import Message, require_text
+from shared.domain.resolution import POSITION_MAX
 from shared.domain.saga.record import kinds_of
 from shared.domain.spending import count_spending, limit_spending
 from shared.engine.build import Services
-from shared.engine.operate.resolve import POSITION_MAX
 from shared.engine.operate.standstills import READ_AT_ONCE
 
 # What a search may cost in request units, unless its caller says otherwise, and at most.

@@ -65,6 +65,20 @@ async def preview(page: Page, action: str, who: str, why: str) -> None:
     await expect(page.get_by_role("heading", level=1)).to_have_text(f"Preview: {action} 1")
 
 
+async def find_by_id(page: Page, identity: str, folder: Path) -> None:
+    """All that is known is an id, as a customer's log has it."""
+    await page.get_by_label("Id, session or saga").fill(identity)
+    await page.get_by_role("button", name="Find").click()
+    await look(page, "find", folder)
+    await page.get_by_role("link", name="follow it").click()
+    await expect(page.get_by_role("group", name="the way of a message")).to_be_visible()
+    await look(page, "follow", folder)
+    await page.go_back()
+    await page.get_by_role("link", name="position 0").click()
+    await expect(page).to_have_url(re.compile("#position-0$"))
+    await expect(page.get_by_text("flight: Field required").first).to_be_visible()
+
+
 async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_order(
     tmp_path: Path, browser: Browser
 ) -> None:
@@ -81,17 +95,7 @@ async def test_a_person_finds_a_fault_edits_it_and_what_was_parked_follows_in_or
         await expect(page.get_by_text("flight: Field required")).to_be_visible()
         await look(page, "overview", tmp_path)
 
-        # All that is known is an id, as a customer's log has it.
-        await page.get_by_label("Id, session or saga").fill(bad.id)
-        await page.get_by_role("button", name="Find").click()
-        await look(page, "find", tmp_path)
-        await page.get_by_role("link", name="follow it").click()
-        await expect(page.get_by_role("group", name="the way of a message")).to_be_visible()
-        await look(page, "follow", tmp_path)
-        await page.go_back()
-        await page.get_by_role("link", name="position 0").click()
-        await expect(page).to_have_url(re.compile("#position-0$"))
-        await expect(page.get_by_text("flight: Field required").first).to_be_visible()
+        await find_by_id(page, bad.id, tmp_path)
         await page.goto(start)
 
         # Two operators look at the same fault, and both carry out a retry.
