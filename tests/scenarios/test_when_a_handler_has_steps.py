@@ -13,6 +13,7 @@ from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
 from shared.domain.steps import NotDone, OnUnknown
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
+from shared.engine.handle.limit import HandlerLoops
 from shared.testkit.memory_store import VirtualClock
 from tests.business import LEASE_OVER, OrderedClock, nothing
 from tests.crashes import sent
@@ -513,3 +514,38 @@ async def test_steps_side_by_side_share_their_writes() -> None:
 
     # Begun together and done together, but for the first of each; then the last step.
     assert world.journal.fault_plan.calls["replace"] == 1 + 2 + 2 + 2
+
+
+# In an app handlers run in a loop of their own, and the journal is on the worker's.
+
+
+@pytest.mark.parametrize(("kind", "policy"), [*product(KINDS, POLICIES)])
+async def test_steps_are_the_same_to_a_handler_in_a_loop_of_its_own(kind: str, policy: str) -> None:
+    provider = Provider()
+    world = World(Fast(), handlers=purchases(provider, policy))
+    world.east.consumer.runner.finish = HandlerLoops().finish
+
+    assert isinstance(await world.east.consumer.consume(replace(BUY, type=kind)), Processed)
+
+    assert sorted(provider.names) == sorted(STEPS)
+    assert bought(world) == RECEIPTS
+
+
+async def test_when_a_handler_is_cut_off_in_a_step_whoever_takes_over_asks() -> None:
+    provider = Provider()
+
+    async def hang() -> None:
+        if provider.calls == ["reserve", "charge"]:
+            await asyncio.Event().wait()
+
+    provider.after = hang
+    world = World(Fast(), handlers=purchases(provider))
+    world.east = world.worker("east", replace(POLICY, handler_seconds=0.3))
+    world.east.consumer.runner.finish = HandlerLoops().finish
+    await world.east.consumer.consume(BUY)
+    world.clock.seconds += LEASE_OVER
+    assert isinstance(await world.west.consumer.consume(BUY), Processed)
+
+    assert provider.names == list(STEPS)
+    assert provider.looked_up == ["charge"]
+    assert bought(world) == RECEIPTS
