@@ -47,6 +47,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS items_by_id ON items (container, partition, id
 CREATE INDEX IF NOT EXISTS items_by_change ON items (container, pkrange, lsn);
 CREATE INDEX IF NOT EXISTS items_by_birth ON items (container, pkrange, birth);
 CREATE INDEX IF NOT EXISTS items_of_a_partition ON items (container, partition, birth);
+CREATE INDEX IF NOT EXISTS items_by_time ON items (container, ts, birth);
 CREATE INDEX IF NOT EXISTS items_by_expiry ON items (expires) WHERE expires IS NOT NULL;
 CREATE TABLE IF NOT EXISTS newest (
     container INTEGER NOT NULL,

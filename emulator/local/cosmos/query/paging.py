@@ -211,7 +211,7 @@ class QueryRun:
         if self._query.is_distinct:
             return None
         if self._plan.is_ordered:
-            return [row.id, row.number] if self._query.order else [row.number]
+            return [*(find_value(row.item, key.path) for key in self._query.order), row.number]
         return [[make_order_key(key.path, row) for key in self._query.order], row.number]
 
     def _list_rows(self, now: int) -> Iterator[ItemRow]:

@@ -1,8 +1,8 @@
 """The part of a query that SQLite answers, and the part that the container's indexes would serve.
 
-The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`,
-become SQL over indexed columns; what remains is evaluated item by item. So "the newest id of one
-partition" reads one row, however long the partition is.
+The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`
+or `_ts`, become SQL over indexed columns; what remains is evaluated item by item. So "the newest id
+of one partition" reads one row, however long the partition is.
 
 Of what remains, a condition that an index serves rules out items that need not be looked at, nor be
 charged. A condition of a property and constants is served where the indexing policy covers the
@@ -35,6 +35,8 @@ from local.cosmos.sql.values import is_number
 type PathSteps = tuple[str | int, ...]
 
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# The columns of what every item has, and of one type.
+ORDERED: dict[PathSteps, str] = {("id",): "id", ("_ts",): "ts"}
 HIGHEST_CHARACTER = "\U0010ffff"
 # Looking for more texts in every item costs more than it saves, and SQLite ends at a thousand.
 NEEDED_TEXTS_MAX = 50
@@ -56,6 +58,11 @@ class QueryPlan:
     is_ordered: bool = True
     is_descending: bool = False
     has_partition: bool = False
+
+    @property
+    def time_column(self) -> str:
+        """The plus keeps SQLite from a walk through the container where a partition is known."""
+        return "+ts" if self.has_partition else "ts"
 
     def narrow(self, clause: str, *values: Any) -> None:
         self.where.append(clause)
@@ -79,8 +86,8 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
                 plan.narrow(clause, *texts)
         else:
             plan.scanned.append(conjunct)
-    if len(query.order) == 1 and query.order[0].path == ("id",):
-        plan.keys = ("id", "birth")
+    if len(query.order) == 1 and (column := ORDERED.get(query.order[0].path)):
+        plan.keys = (plan.time_column if column == "ts" else column, "birth")
         plan.is_descending = query.order[0].is_descending
     elif query.order:
         plan.is_ordered = False
@@ -128,7 +135,7 @@ def translate_comparison(
     elif path == ("id",) and isinstance(value, str):
         plan.narrow(f"id {operator} ?", value)
     elif path == ("_ts",) and is_number(value) and abs(value) < 2**53:  # as SQLite compares too
-        plan.narrow(f"ts {operator} ?", value)
+        plan.narrow(f"{plan.time_column} {operator} ?", value)
     else:
         return False
     return True
