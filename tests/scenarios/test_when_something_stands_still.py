@@ -10,6 +10,7 @@ from shared.domain.errors import InvalidMessage, NotOpen, OutcomeUnknown, Unavai
 from shared.domain.journal import Resolution
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
+from shared.engine.operate.standstills import READ_AT_ONCE
 from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.sized_outputs import WRITER, handlers, writing
@@ -196,6 +197,22 @@ async def test_the_open_one_among_150_resolved_ones_is_on_the_first_page(world: 
 
     assert [one.session for one in page.standstills] == ["open"]
     assert page.after is None
+
+
+async def test_for_one_that_is_over_no_second_page_of_sessions_is_read(world: World) -> None:
+    for number in range(100):
+        await halt(world, f"open-{number}")
+    world.clock.seconds += 1
+    await halt(world, "over")
+    await world.west.resolver.resolve("over", SKIPPED)
+    over = world.journal.store.partitions["over"]["0" * 12]
+    world.journal.store.put("over", over | {"faulted": True})
+    world.journal.fault_plan.made.clear()
+
+    page = await world.east.standstills.find(limit=50)
+
+    assert [one.session.partition("-")[0] for one in page.standstills] == ["open"] * 50
+    assert world.journal.fault_plan.made.count("head") == 50 + READ_AT_ONCE
 
 
 async def test_150_open_ones_are_all_listed_the_newest_first(world: World) -> None:

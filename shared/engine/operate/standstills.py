@@ -81,13 +81,15 @@ class Standstills:
         found: list[Standstill] = []
         sessions, looked_at = SessionReader(self.worker), 0
         while looked_at < SIGNS_MAX:
+            # Each has its session read: for the last of a page not a whole page is read once more.
+            wanted = limit if causes else min(limit, max(limit - len(found), READ_AT_ONCE))
             signs = await self.worker.journal.signs(
                 {NEEDS[kind] for kind in kinds},
                 self.regions,
                 session=session,
                 older_than_seconds=self.worker.policy.standstill_seconds,
                 after=after,
-                limit=limit,
+                limit=wanted,
             )
             await sessions.read(signs)
             for sign in signs:
@@ -99,7 +101,7 @@ class Standstills:
                 after = sign.place
                 if len(found) >= limit:
                     return StandstillPage(tuple(found), after)
-            if len(signs) < limit:
+            if len(signs) < wanted:
                 return StandstillPage(tuple(found), None)
             looked_at += len(signs)
         return StandstillPage(tuple(found), after)
