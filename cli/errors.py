@@ -3,16 +3,17 @@
 import getpass
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import typer
 
-from cli.client import AppClient
+from cli.client import AppClient, AppRefused
 from cli.decide import Body, Who, Why, Yes, read_body_option, require_yes
 from cli.display import print_json, print_table, tell
-from cli.failures import Misuse, NoAnswer
-from cli.look import PAGE, AsJson, SessionName, client_of
+from cli.failures import REFUSED, Misuse, NoAnswer
+from cli.look import PAGE, AsJson, client_of
 from shared.domain.json_text import write_object
 
 REPORTS_MAX = 10_000
@@ -21,6 +22,10 @@ Limit = Annotated[
 ]
 Report = Annotated[
     str | None, typer.Option("--report", help="which report, where the session has several")
+]
+OneSession = Annotated[str | None, typer.Argument(metavar="[SESSION]", help="the session's name")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="every open report whose reason contains this text")
 ]
 
 
@@ -130,9 +135,10 @@ def describe_next(error: dict[str, Any]) -> str:
 
 def repeat_delivery(
     context: typer.Context,
-    session: SessionName,
     why: Why,
+    session: OneSession = None,
     report: Report = None,
+    reason: Reason = None,
     to: Annotated[str | None, typer.Option("--to", help="another session")] = None,
     message_type: Annotated[str | None, typer.Option("--type", help="another type")] = None,
     time: Annotated[str | None, typer.Option("--time", help="another time of sending")] = None,
@@ -149,9 +155,9 @@ def repeat_delivery(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send a rejected delivery of the error queue again: once, whoever does it where."""
+    """Send rejected deliveries of the error queue again: once, whoever does it where."""
     client = client_of(context)
-    chosen = choose_report(client, session, report, lambda one: bool(one["repeatable"]))
+    reports = choose_reports(client, session, report, reason, lambda one: bool(one["repeatable"]))
     given = {
         "to": to,
         "type": message_type,
@@ -166,39 +172,46 @@ def repeat_delivery(
         **read_body_option(body),
     }
     if not yes:
-        shown = said.get("body", chosen.get("body"))
-        properties = json.dumps(chosen.get("properties"), ensure_ascii=False)
         changes = json.dumps({name: said[name] for name in said if name != "body"})
-        rows = [*describe_chosen(chosen), ("properties", properties), ("body", shown)]
-        print_table(("", ""), [*rows, ("instead", changes)], "")
-        require_yes("Send it again?")
-    sent = decide_about(client, "errors/again", chosen, who, why, said)
-    if as_json:
-        print_json(sent)
-        return
-    tell(f"sent to session {sent['session']!r} as {sent['id']}")
+        for chosen in reports:
+            shown = said.get("body", chosen.get("body"))
+            properties = json.dumps(chosen.get("properties"), ensure_ascii=False)
+            rows = [*describe_chosen(chosen), ("properties", properties), ("body", shown)]
+            print_table(("", ""), [*rows, ("instead", changes)], "")
+        require_yes(f"Send {len(reports)} again?" if reason else "Send it again?")
+    with deciding(client, "errors/again", reports, who, why, said) as decided:
+        if as_json:
+            print_json({"sent": decided} if reason else decided[0])
+            return
+        for sent in decided:
+            tell(f"sent to session {sent['session']!r} as {sent['id']}")
 
 
 def dismiss_report(
     context: typer.Context,
-    session: SessionName,
     why: Why,
+    session: OneSession = None,
     report: Report = None,
+    reason: Reason = None,
     who: Who = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Record that nothing is to be done about a report of the error queue; it stays there."""
+    """Record that nothing is to be done about reports of the error queue; they stay there."""
     client = client_of(context)
-    chosen = choose_report(client, session, report, lambda one: bool(report or one["open"]))
+    reports = choose_reports(
+        client, session, report, reason, lambda one: bool(report or one["open"])
+    )
     if not yes:
-        print_table(("", ""), describe_chosen(chosen), "")
-        require_yes("Dismiss it?")
-    dismissed = decide_about(client, "errors/dismissal", chosen, who, why, {})
-    if as_json:
-        print_json(dismissed)
-        return
-    tell(f"dismissed report {dismissed['report']} of session {session!r}")
+        for chosen in reports:
+            print_table(("", ""), describe_chosen(chosen), "")
+        require_yes(f"Dismiss {len(reports)}?" if reason else "Dismiss it?")
+    with deciding(client, "errors/dismissal", reports, who, why, {}) as decided:
+        if as_json:
+            print_json({"dismissed": decided} if reason else decided[0])
+            return
+        for dismissed in decided:
+            tell(f"dismissed report {dismissed['report']} of session {dismissed['session']!r}")
 
 
 def describe_chosen(chosen: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -208,6 +221,32 @@ def describe_chosen(chosen: dict[str, Any]) -> list[tuple[str, Any]]:
         ("reported in", ", ".join(chosen["regions"])),
         ("rejected because", chosen.get("reason")),
     ]
+
+
+@contextmanager
+def deciding(
+    client: AppClient,
+    route: str,
+    reports: list[dict[str, Any]],
+    who: str | None,
+    why: str,
+    said: dict[str, Any],
+) -> Iterator[list[dict[str, Any]]]:
+    """Decide about each report and yield the answers; a refusal keeps no other from its decision.
+
+    What was refused among several is told, and the exit status then says so.
+    """
+    decided = []
+    for one in reports:
+        try:
+            decided.append(decide_about(client, route, one, who, why, said))
+        except AppRefused as error:
+            if len(reports) == 1 or isinstance(error, NoAnswer):
+                raise
+            tell(f"session {one['session']!r}: {error}")
+    yield decided
+    if len(decided) < len(reports):
+        raise typer.Exit(REFUSED)
 
 
 def decide_about(
@@ -235,16 +274,28 @@ def decide_about(
     return None
 
 
-def choose_report(
+def choose_reports(
     client: AppClient,
-    session: str,
+    session: str | None,
     report: str | None,
+    reason: str | None,
     is_meant: Callable[[dict[str, Any]], bool],
-) -> dict[str, Any]:
-    """The report that is meant; raises Misuse for none, and for one of several.
+) -> list[dict[str, Any]]:
+    """Return the report of a session that is meant, or all open ones with a text in their reason.
 
-    One that was ended by a decision is meant only where it is named, or alone.
+    One that was ended by a decision is meant only where it is named, or alone. Raises Misuse where
+    none is meant, and where one of several of a session is.
     """
+    if (session is None) == (reason is None):
+        raise Misuse("say which: a session, or --reason TEXT")
+    if session is None:
+        seen = find_reports(client, None, REPORTS_MAX, "open")
+        if not seen["complete"]:
+            tell("not all was seen: what is left is found when this is said once more")
+        meant = [one for one in seen["errors"] if is_meant(one) and reason in one.get("reason", "")]
+        if not meant:
+            raise Misuse(f"no open report that can be decided so has {reason!r} in its reason")
+        return meant
     listed = find_reports(client, session, REPORTS_MAX)["errors"]
     can_be: list[dict[str, Any]] = [
         one for one in listed if report in (None, one["report"]) and is_meant(one)
@@ -254,4 +305,4 @@ def choose_report(
         raise Misuse(f"nothing in the error queue of session {session!r} can be decided so")
     if len(found) > 1:
         raise Misuse(f"{len(found)} reports can be decided so: say which by --report")
-    return found[0]
+    return found

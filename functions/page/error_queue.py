@@ -1,7 +1,9 @@
 """The error queue on the operations page: read without taking anything, and ended once."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import azure.functions as func
 
@@ -11,7 +13,7 @@ from functions.http.routes import HttpRoutes, principal_of
 from functions.page.decisions import read_fields
 from functions.page.view import render, show_problems
 from shared.domain.access import Right
-from shared.domain.errors import InvalidBody
+from shared.domain.errors import InvalidBody, InvalidMessage, LockstepError
 from shared.domain.json_text import keep_json, write_object
 from shared.domain.reports import FAULT_TYPE
 from shared.engine.build import Services
@@ -71,6 +73,35 @@ async def answer_dismissal(services: Services, request: func.HttpRequest) -> fun
     asked = read_error_form({name: given[name][0] for name in named}, services, request)
     await services.errors.dismiss(asked)
     return render(request, "dismissed.html", asked=asked)
+
+
+@routes.add("page_reports", "POST operate/reports", Right.RESOLVE)
+async def answer_reports_form(services: Services, request: func.HttpRequest) -> func.HttpResponse:
+    """Send again or dismiss every report of a form, as it is; one that fails stops no other.
+
+    Sent once more, the form changes nothing.
+    """
+    fields = read_fields(request, frozenset({"action", "who", "why"}), frozenset({"what"}))
+    chosen, action = list(dict.fromkeys(fields.get("what", []))), fields.get("action", [""])[0]
+    if not 1 <= len(chosen) <= ERRORS_SHOWN or action not in ("again", "dismiss"):
+        raise InvalidMessage(f"name from 1 to {ERRORS_SHOWN} reports, to send again or to dismiss")
+    person = {name: fields.get(name, [""])[0] for name in ("who", "why")}
+
+    async def decide(text: str) -> dict[str, Any]:
+        named = dict(parse_qsl(text))
+        asked = read_error_form(named | person, services, request)
+        try:
+            if action == "dismiss":
+                await services.errors.dismiss(asked)
+            else:
+                await send_and_describe(services, asked)
+        except LockstepError as error:
+            said = f"{type(error).__name__}: {error}"
+            return {"session": asked.session, "is_done": False, "text": said}
+        return {"session": asked.session, "is_done": True, "text": ""}
+
+    outcomes = await asyncio.gather(*map(decide, chosen))
+    return render(request, "reports.html", outcomes=outcomes, action=action)
 
 
 def read_error_form(

@@ -4,6 +4,8 @@ It shows what the JSON routes say and decides by the same verbs. It needs no scr
 nothing from elsewhere.
 """
 
+import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import azure.functions as func
@@ -45,7 +47,8 @@ from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas
 
-# Sessions, entries and sagas on one page.
+# Of each so many are on one page.
+STANDSTILLS_SHOWN = 50
 SESSIONS_SHOWN = 50
 ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
@@ -62,7 +65,10 @@ saga_routes = HttpRoutes(show_problems)
 async def show_faults(services: Services, request: func.HttpRequest) -> func.HttpResponse:
     """A page of what needs attention, grouped by cause, and all causes where there are more."""
     require_request(request, frozenset({"kind", "cause", "after", "limit"}))
-    listed, after = await read_standstills(services, request.params)
+    limit = request.params.get("limit", "")
+    # Each costs a look at its session, and all of a cause can be decided about without a list.
+    asked = {**request.params, "limit": limit or str(STANDSTILLS_SHOWN)}
+    listed, after = await read_standstills(services, asked)
     kinds = {"kind": request.params.get("kind", "")}
     is_first = not request.params.get("after")
     counted = await describe_causes(services, kinds) if after and is_first else None
@@ -76,7 +82,7 @@ async def show_faults(services: Services, request: func.HttpRequest) -> func.Htt
         kinds=list(StandstillKind),
         kind=request.params.get("kind", ""),
         cause=request.params.get("cause", ""),
-        limit=request.params.get("limit", ""),
+        limit=limit,
         who=name_caller(services, request),
     )
 
@@ -117,16 +123,13 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
     top = min(head.position + 1, before or POSITION_MAX + 1) if head else 0
     bottom = max(0, top - ENTRIES_SHOWN)
     # The entry below the page is read, too: the lowest one shown is compared with it.
-    entries = {
-        position: entry
-        for position in range(max(0, bottom - 1), top)
-        if (entry := await services.journal.entry(session["session"], position))
-    }
+    lowest = max(0, bottom - 1)
+    stored = top and await services.journal.oldest_entries(name, top - lowest, lowest)
+    entries = {one.entry.position: one.entry for one in stored or () if one.entry.position < top}
+    positions = [position for position in reversed(entries) if position >= bottom]
+    changes = await find_changes(services, entries, positions)
     shown = [
-        describe_entry(entries[position])
-        | {"changes": await find_changes(services, entries, position)}
-        for position in range(top - 1, bottom - 1, -1)
-        if position in entries
+        describe_entry(entries[position]) | {"changes": changes[position]} for position in positions
     ]
     is_followed = head is not None and follow != ""
     following = link(request, "/session", session=name, follow=head.position if head else None)
@@ -147,19 +150,33 @@ async def show_timeline(services: Services, request: func.HttpRequest) -> func.H
 
 
 async def find_changes(
-    services: Services, entries: dict[int, Entry], position: int
-) -> list[tuple[str, str, str]] | None:
-    """Return what an entry changed in the state; None if what was before it is compacted away."""
-    entry, earlier = entries[position], entries.get(position - 1)
-    if entry.state is None and changed_position(entry) != position:
-        return []
-    if earlier is None and position > 0:
-        return None
-    try:
-        before, after = [await services.worker.input_after(one) for one in (earlier, entry)]
-    except OutcomeUnknown:
-        return None
-    return compare_states(dict(before.state), dict(after.state))
+    services: Services, entries: Mapping[int, Entry], positions: Iterable[int]
+) -> dict[int, list[tuple[str, str, str]] | None]:
+    """Return what each entry changed in the state; None if what was before it is compacted away.
+
+    States that do not lie in their entries are read side by side.
+    """
+    made = {
+        position
+        for position in positions
+        if entries[position].state is not None or changed_position(entries[position]) == position
+    }
+    needed = sorted({one for position in made for one in (position - 1, position)} & {*entries})
+
+    async def read_state(position: int) -> Mapping[str, Any] | None:
+        try:
+            return (await services.worker.input_after(entries[position])).state
+        except OutcomeUnknown:
+            return None
+
+    read = dict(zip(needed, await asyncio.gather(*map(read_state, needed)), strict=True))
+    states: dict[int, Mapping[str, Any] | None] = {-1: {}} | read
+
+    def compare(position: int) -> list[tuple[str, str, str]] | None:
+        before, after = states.get(position - 1), states[position]
+        return None if before is None or after is None else compare_states(before, after)
+
+    return {position: compare(position) if position in made else [] for position in positions}
 
 
 @saga_routes.add("page_saga", "GET operate/saga", Right.LOOK)

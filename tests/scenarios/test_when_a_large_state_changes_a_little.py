@@ -353,7 +353,7 @@ async def test_what_people_see_is_the_state(world: World) -> None:
 
     _, shown = await find_session(world.worker("west"), SESSION)
     read = {n: found for n in range(4) if (found := await world.journal.entry(SESSION, n))}
-    changed = [await find_changes(world.worker("west"), dict(read), n) for n in range(4)]
+    changed = await find_changes(world.worker("west"), dict(read), range(4))
 
     assert shown["state"] == await state(world) == state_of(world.journal, SESSION)
     assert shown["head"]["state_at"] == 0
@@ -362,7 +362,7 @@ async def test_what_people_see_is_the_state(world: World) -> None:
         "/places/place-1/left",
         "/last/1",
     ]
-    assert [[name for name, *_ in one or ()] for one in changed[1:]] == [
+    assert [[name for name, *_ in changed[n] or ()] for n in range(1, 4)] == [
         ["last", "moves", "places.place-1.left"],
         [],
         [],

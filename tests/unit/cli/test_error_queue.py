@@ -199,3 +199,24 @@ async def test_when_nothing_is_to_be_done_a_report_is_dismissed_with_who_and_why
         (listed[0]["report"], False),
     ]
     assert "dismissed by Ada" in run("errors", "acc-7")[1]
+
+
+async def test_all_open_reports_with_a_reason_are_decided_and_a_refusal_keeps_none_from_it(
+    world: World, apps: dict[str, FakeApp], run: Run
+) -> None:
+    await reject(world, "acc-0")
+    await reject(world, "acc-1", 1)
+    odd = message(0, session="acc-2", kind="no.such")
+    await world.east.rejecter.reject("acc-2", to_properties(odd), odd.body, "reason 0")
+    world.clock.seconds += DELAY_SECONDS
+    decided = ("--who", "Ada", "--why", "they are new")
+    again = ("send-again", "--reason", "reason 0", *decided)
+
+    assert [run(*again)[0], run(*again, "acc-0", "--yes")[0]] == [2, 2]
+    status, _, error = run(*again, "--yes")
+
+    assert (status, "session 'acc-2': UnknownType" in error) == (1, True)
+    assert sent(world) == [message(0, session="acc-0").body]
+    assert run("dismiss", "--reason", "reason", *decided, "--yes")[0] == 0
+    assert json.loads(run("errors", "--json")[1])["errors"] == []
+    assert run(*again, "--yes")[0] == 2

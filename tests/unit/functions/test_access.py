@@ -31,7 +31,15 @@ from tests.world import World, handlers, message
 RIGHTS = {
     Right.SEND: {"ingest", "start_saga", "tell_saga", "cancel_saga", "page_saga_change"},
     Right.RESOLVE: {
-        *("resolve", "page_decision", "send_again", "page_again", "dismiss", "page_dismiss"),
+        *(
+            "resolve",
+            "page_decision",
+            "send_again",
+            "page_again",
+            "dismiss",
+            "page_dismiss",
+            "page_reports",
+        ),
         "decide",
         "cancel_decision",
         "page_decisions_change",
