@@ -15,6 +15,7 @@ from typing import Any
 from shared.domain.handler import Handlers
 from shared.domain.journal import Json, Status
 from shared.domain.message import Message
+from shared.domain.steps import OnUnknown, StepUnknown
 from shared.storage.entries import decode_identities
 from shared.testkit.given import Found, Given, as_sent, in_words
 from shared.testkit.injected_faults import FaultPlan
@@ -26,6 +27,8 @@ RUNS_MAX = 1_000
 HASH_SEEDS = (1, 2)
 AT_ONCE = 10
 EAST, WEST = REGIONS
+# The beginning of the reason of a fault that is a step which may have happened.
+UNKNOWN = f"{StepUnknown.__name__}: "
 
 # A region's queue, a session in it, and the producer group that orders what was sent to it.
 type Stream = tuple[str, str, str, str]
@@ -55,10 +58,15 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of the messages, the same in every one of the runs."""
+    """The result of the messages, the same in every one of the runs.
+
+    `repeated` are the steps that were done twice in some run, as OnUnknown.REPEAT allows: their
+    worker died after the call, before what came of it was noted.
+    """
 
     result: RunResult
     runs: int
+    repeated: frozenset[str] = frozenset()
 
     def state(self, session: str) -> dict[str, Any]:
         """The state of a session in the end; a KeyError names the sessions that there are."""
@@ -122,18 +130,30 @@ async def compare_runs(
             f"a message of {first.session!r} ({first.type}) becomes a fault: {why}; where that is"
             " meant, say faults=True"
         )
-    runs = 1
+    runs, repeated = 1, set(regions.calls.again)
     for name, deliver in disturbances(messages):
+        regions = TwoRegions(handlers)
         with found_when(lambda: name):  # noqa: B023 - it is called before the next one
-            require_same_result(undisturbed, await run(TwoRegions(handlers), deliver, messages))
+            require_same_result(undisturbed, await run(regions, deliver, messages))
+            repeated |= repeated_steps(regions)
         runs += 1
     for plan in fault_plans(len(regions.faults.made), runs_max):
         delivery = InterruptedDelivery()
         with found_when(lambda: f"when, during {delivery.interrupted}, {plan}"):  # noqa: B023
-            disturbed = await run(TwoRegions(handlers, plan), delivery.deliver, messages)
+            disturbed_regions = TwoRegions(handlers, plan)
+            disturbed = await run(disturbed_regions, delivery.deliver, messages)
             require_same_result(undisturbed, disturbed)
+            repeated |= repeated_steps(disturbed_regions)
         runs += 1
-    return Report(undisturbed, runs)
+    return Report(undisturbed, runs, frozenset(repeated))
+
+
+def repeated_steps(regions: TwoRegions) -> set[str]:
+    """Return the steps that were done twice, which their policy allows; raises Found for others."""
+    for name, policy in regions.calls.again.items():
+        if policy is not OnUnknown.REPEAT:
+            raise Found(f"step {name!r} was done twice, because its look-up raised NotDone")
+    return set(regions.calls.again)
 
 
 def fault_plans(calls: int, runs_max: int) -> Iterator[FaultPlan]:
@@ -256,6 +276,9 @@ async def read_result(regions: TwoRegions) -> RunResult:
     for (region, queue), messages in arrived.items():
         for message in messages:
             group = message.number.group if message.number else ""
+            if queue == ERROR_QUEUE and json.loads(message.body)["reason"].startswith(UNKNOWN):
+                # A person has decided about it, as about the fault that it reports.
+                continue
             output = (message.id, message.type, message.body)
             streams[region, queue, message.session, group][output] = None
     outputs = (queue for at, queue in arrived.items() if at[0] == EAST and at[1] != ERROR_QUEUE)
@@ -270,6 +293,8 @@ async def read_result(regions: TwoRegions) -> RunResult:
         for session, documents in regions.journal.partitions.items()
         for document in documents.values()
         if document.get("status") == Status.FAULTED.value
+        # What a person said of its steps ended a fault, unless nothing did.
+        and not (document.get("unknown") and not document.get("faulted"))
     )
     return RunResult(
         states={s: (await worker.input_after(await worker.read_head(s))).state for s in sessions},

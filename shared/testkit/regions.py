@@ -3,16 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from inspect import iscoroutinefunction
 from itertools import product
-from typing import Any
 
 from shared.domain.errors import LockstepError, OutcomeUnknown
-from shared.domain.handler import Context, Handler, Handlers, Kind
+from shared.domain.handler import Handlers
 from shared.domain.journal import Owner
 from shared.domain.message import Message
 from shared.domain.outbox import AppQueues
+from shared.domain.steps import unknown_steps
 from shared.engine.build import Services, build
 from shared.engine.consume.claim import RENEWALS_PER_LEASE
 from shared.engine.consume.consume import AGAIN
@@ -20,6 +18,7 @@ from shared.engine.consume.outcomes import Outcome
 from shared.engine.dispatch.deliver import Delivery
 from shared.engine.publish.publish import Producer
 from shared.engine.worker import Policy, WaitLimits
+from shared.testkit.called import CallLog
 from shared.testkit.given import Found, in_words
 from shared.testkit.injected_faults import PASSING_FAULTS, CallFault, FaultPlan, ProcessKilled
 from shared.testkit.memory import MemoryJournal
@@ -68,17 +67,6 @@ class PatientClock(VirtualClock):
         await super().sleep(seconds)
 
 
-def in_this_thread(handler: Handler) -> Handler:
-    """The handler without a thread of its own, so that its calls always come in the same order."""
-    if handler.kind in (Kind.PURE, Kind.DETERMINISTIC) or iscoroutinefunction(handler.handle):
-        return handler
-
-    async def handle(state: Any, body: Any, context: Context) -> Any:
-        return handler.handle(state, body, context)
-
-    return replace(handler, handle=handle)
-
-
 class TwoRegions:
     """A journal, a bus, a clock and a worker per region; a killed one is replaced by a new one."""
 
@@ -90,7 +78,8 @@ class TwoRegions:
         secondary_delay_seconds: float = 0.0,
         clock: VirtualClock | None = None,
     ) -> None:
-        self.handlers = Handlers({t: in_this_thread(h) for t, h in handlers.by_type.items()})
+        self.calls = CallLog()
+        self.handlers = Handlers({t: self.calls.watch(h) for t, h in handlers.by_type.items()})
         self.faults = faults or FaultPlan()
         self.policy = policy
         self.secondary_delay_seconds = secondary_delay_seconds
@@ -172,8 +161,19 @@ class TwoRegions:
                 self.clock.seconds += self.policy.lease_seconds + self.policy.lag_seconds
                 with suppress(LockstepError, ProcessKilled):
                     await self.new_worker(region).recovery.sweep()
+                    await self.decide_steps(self.new_worker(region))
                 await self.follow()
         self.faults.is_over = True
+
+    async def decide_steps(self, services: Services) -> None:
+        """Say of a step in each session that a person has to decide what came of it."""
+        for session in list(self.journal.partitions):
+            head = await services.worker.read_head(session)
+            fault = head and head.halt and await self.journal.entry(session, head.halt.at)
+            if fault and (unknown := unknown_steps(fault.steps)):
+                step = fault.steps[unknown[0]]
+                decision = self.calls.decide(unknown[0], step, fault.position)
+                await services.resolver.resolve(session, decision)
 
 
 async def consume_together(
