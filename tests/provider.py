@@ -43,7 +43,10 @@ class Bought(BaseModel):
 
 @dataclass
 class Provider:
-    """Everything that was done, in order, as name and key; `knows_keys` does each key once, `is_blind` finds none."""
+    """Everything that was done, in order, as name and key.
+
+    One that `knows_keys` does each key once; one that `is_blind` finds nothing.
+    """
 
     knows_keys: bool = True
     is_blind: bool = False
