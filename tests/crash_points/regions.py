@@ -11,6 +11,8 @@ from shared.domain.errors import LockstepError
 from shared.domain.handler import Context, Handled, Handlers, Kind
 from shared.domain.journal import Status
 from shared.domain.message import Message
+from shared.domain.steps import NotDone, OnUnknown
+from shared.domain.steps import ask as ask_outside
 from shared.engine.build import Services
 from shared.engine.worker import WaitLimits
 from shared.storage.journal import REGIONS_SESSION
@@ -19,7 +21,7 @@ from shared.testkit.memory_store import VirtualClock
 from shared.testkit.regions import REGIONS, TwoRegions
 from tests.business import LEASE_OVER, Outside, business
 from tests.sized_outputs import Sizes, Written, letters
-from tests.world import DELAY_SECONDS, POLICY, Account, Amount
+from tests.world import DELAY_SECONDS, POLICY, Account, Amount, billed
 
 ROUNDS_MAX = 8
 # Nobody waits long for a message that is missing.
@@ -51,6 +53,29 @@ async def write_outside(written: Written, body: Sizes, context: Context) -> Hand
     return letters(written, body, context)
 
 
+def trade(outside: Outside) -> Handlers:
+    """A handler that pays in steps, and asks for what it does not know."""
+    handlers = Handlers()
+
+    async def find(*, key: str) -> str:
+        if key not in dict(outside.asked):
+            raise NotDone(f"nothing is known of {key}")
+        return key
+
+    async def pay(amount: int, *, key: str) -> str:
+        await outside.pay(key, amount)
+        return key
+
+    @handlers.register("account.trade", state=Account, body=Amount, kind=Kind.EFFECTFUL)
+    async def trade(account: Account, body: Amount, context: Context) -> Handled[Account]:
+        """Pay twice, book the amount and send a receipt."""
+        first = await context.step("first", pay, body.amount, on_unknown=ask_outside(find))
+        second = await context.step("second", pay, 7, on_unknown=OnUnknown.REPEAT)
+        return billed(account, body, first + second, context)
+
+    return handlers
+
+
 async def let_others_run() -> None:
     for _ in range(TURNS_OUTSIDE):
         await asyncio.sleep(0)
@@ -61,7 +86,7 @@ class BusinessRegions(TwoRegions):
 
     def __init__(self, faults: FaultPlan) -> None:
         self.outside = Outside(before=let_others_run)
-        joined = Handlers.joined([business(self.outside), questions])
+        joined = Handlers.joined([business(self.outside), trade(self.outside), questions])
         patient = {name: replace(h, attempts=ATTEMPTS) for name, h in joined.by_type.items()}
         super().__init__(Handlers(patient), faults, IMPATIENT, DELAY_SECONDS, VirtualClock())
 

@@ -17,6 +17,7 @@ from unittest.mock import MagicMock, patch
 from proof.simulation.world.variant import small_limits
 from shared.adapters.cosmos_leases import CosmosLeases
 from shared.domain import next_entry
+from shared.domain.bulk import BulkDecision, BulkState
 from shared.domain.errors import (
     NotBlocked,
     NotHalted,
@@ -33,6 +34,7 @@ from shared.domain.producer import HTTP_SOURCE, Draft, Ledger, ProducerOptions
 from shared.domain.reports import TOMBSTONE_TYPE
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import SagaState, StepOutcome
+from shared.domain.standstill import StandstillKind
 from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.consume import duplicates
@@ -141,6 +143,18 @@ async def with_a_large_state(regions: BusinessRegions) -> object:
     return await delivered(regions, BILLS[2:3])
 
 
+async def decided_together(regions: BusinessRegions) -> object:
+    """Two poisons of one cause, which a person skips by one decision."""
+    poison = partial(message, 0, kind="account.burn")
+    await regions.take([poison()], [poison(session="acc-8")], BILLS[1:2])
+    wanted = BulkDecision("decided", "skip", "Ada", "a mistake", kind=StandstillKind.HALT)
+    begun = await regions.insist(lambda worker: worker.bulk.begin(wanted))
+    while begun.state is BulkState.RUNNING:
+        regions.clock.seconds += LEASE_OVER
+        begun = await regions.insist(lambda worker: worker.bulk.go_on(wanted.id, 10.0))
+    return await regions.end()
+
+
 async def corrected(regions: BusinessRegions) -> object:
     """A poison that a person corrects, and the message parked behind it."""
     await regions.take([message(0, kind="account.burn")], BILLS[1:2])
@@ -229,6 +243,11 @@ def new_listened_worker(regions: BusinessRegions, region: str) -> Services:
 async def effectful(regions: BusinessRegions) -> object:
     """A handler that calls the outside, and a message that comes meanwhile."""
     return await delivered(regions, [payment(0)], BILLS[1:2])
+
+
+async def in_steps(regions: BusinessRegions) -> object:
+    """A handler that calls the outside in steps, and a message that comes meanwhile."""
+    return await delivered(regions, [payment(0, kind="account.trade")], BILLS[1:2])
 
 
 async def tried_again(regions: BusinessRegions) -> object:
@@ -800,11 +819,13 @@ WORKLOADS: Mapping[str, Work] = {
         from_many_senders,
         with_a_large_state,
         corrected,
+        decided_together,
         skipped,
         closed,
         erased,
         measured,
         effectful,
+        in_steps,
         tried_again,
         left_alone,
         idempotent,
