@@ -11,7 +11,7 @@ import azure.functions as func
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from functions.http import asyncapi, bulk, error_queue, ingest, operate, sagas, watch
+from functions.http import asyncapi, bulk, error_queue, find, ingest, operate, sagas, watch
 from functions.http.asyncapi import REFERENCE, VERSION, find_messages
 from functions.http.bulk import BulkBody, CancelBody
 from functions.http.error_queue import RepeatBody
@@ -64,6 +64,7 @@ async def answer_openapi(services: Services, _: func.HttpRequest) -> func.HttpRe
 # What the document describes, and after it what it does where the app has sagas.
 DESCRIBED = (
     *(*ingest.routes.declared, *operate.routes.declared, *bulk.routes.declared),
+    *find.routes.declared,
     *watch.routes.declared,
     *(*error_queue.routes.declared, *routes.declared, *asyncapi.routes.declared),
 )

@@ -35,8 +35,11 @@ class MemoryContainer:
         may_be_old: bool = False,  # noqa: ARG002 - it never is
         clock: StoreClock | None = None,
     ) -> Document | None:
-        self.tell_time(clock)
-        return self.store.read(session, document_id)
+        found = self.store.read(session, document_id)
+        # As in the real store, whose SDK raises for a missing document and tells no date of it.
+        if found is not None:
+            self.tell_time(clock)
+        return found
 
     async def write(self, session: str, operations: Sequence[Operation]) -> tuple[WriteResult, str]:
         result = self.store.apply(session, operations)

@@ -532,7 +532,7 @@ def test_when_an_answer_drips_and_never_ends_it_is_silence(run: Run) -> None:
 
 def test_a_shell_can_complete_the_commands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_LOCKSTEP_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "lockstep f")
+    monkeypatch.setenv("COMP_WORDS", "lockstep fa")
     monkeypatch.setenv("COMP_CWORD", "1")
 
     assert run()[1].split() == ["faults"]
