@@ -353,7 +353,7 @@ async def test_of_many_outputs_some_are_followed_and_the_rest_is_counted() -> No
 
 
 async def test_outputs_that_are_made_again_are_followed_without_running_a_handler() -> None:
-    world = World(handlers=shooting_range.handlers)
+    world = World(handlers=Handlers.joined([shooting_range.handlers]))
 
     def shot(n: int, kind: str) -> Message:
         sent = message(n, session="game", kind=kind, group="shop")
