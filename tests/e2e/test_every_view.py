@@ -124,10 +124,10 @@ async def watch_a_failover(page: Page, open_view: OpenView, stack: Stack, folder
             await look(page, "failover", folder)
 
 
-def is_counted(stack: Stack, kind: str) -> bool:
-    """Say whether the last look of a sweep found what needs attention, of this kind."""
-    overview = stack.ask("west", "status")[1]["overview"]
-    return overview is not None and kind in [one["kind"] for one in overview["attention"]]
+def is_counted(stack: Stack, kind: str, count: int) -> bool:
+    """Say whether the last look of a sweep found so much that needs attention, of this kind."""
+    overview = stack.ask("west", "status")[1]["overview"] or {"attention": []}
+    return (kind, count) in [(one["kind"], one["count"]) for one in overview["attention"]]
 
 
 def is_reserved(sagas: Stack, key: str, state: str) -> bool:
@@ -188,16 +188,19 @@ async def test_every_view_in_both_themes(tmp_path: Path, folder: Path, browser: 
         await open_view("/sessions", state="halted")
         await expect(page.get_by_role("row")).to_have_count(4)
         await look(page, "sessions-halted", folder)
-        await open_view("", refresh="no")
-        until(lambda: is_counted(stack, "halt"), what="a look of the sweep")
-        await page.reload()
+        until(lambda: is_counted(stack, "halt", 3), what="a look of the sweep")
+        # It asks again by itself, as what it shows may be some seconds old.
+        await open_view("")
         await expect(page.get_by_role("row", name=re.compile("halt 3"))).to_be_visible()
+        await open_view("", refresh="no")
         await look(page, "overview", folder)
         await look_at_sagas(page, open_view, stack, folder)
         await open_view("/sagas", state="nonsense")
         await look(page, "problem", folder)
 
         await send_again_on_the_page(page, open_view, stack, folder)
+        await open_view("/decisions")
+        await look(page, "decisions", folder)
         await watch_a_failover(page, open_view, stack, folder)
 
 
