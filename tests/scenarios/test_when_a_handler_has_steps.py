@@ -414,6 +414,22 @@ async def test_when_a_handler_was_changed_between_its_runs(change: object, says:
     assert says in fault["reason"]
 
 
+async def test_when_the_type_has_a_pure_handler_now_its_message_is_a_fault_again() -> None:
+    world, provider = await unknown_world()
+    world.handlers = Handlers()
+
+    @world.handlers.register("buy", state=Purchase, body=Buy)
+    def buy(_: Purchase, __: Buy, ___: Context) -> Purchase:
+        return Purchase()
+
+    await world.worker("west").resolver.resolve("acc-7", happened("charge", "charge book"))
+
+    fault = world.entries()[-1]
+    assert (fault["status"], provider.names) == ("faulted", ["reserve", "charge"])
+    assert "step 'charge' and 'reserve', which began" in fault["reason"]
+    assert [one["status"] for one in fault["steps"]] == ["done", "done"]
+
+
 async def twice_the_same(context: Context, provider: Provider) -> None:
     for _ in range(2):
         await context.step("charge", provider.act("charge"), "book")

@@ -221,7 +221,7 @@ class Claims:
             handler = self.worker.handlers.of(message.type, message.session)
             if kind is not Kind.EFFECTFUL:
                 raise explain_change(claim.steps)
-        except CallerError as error:
+        except FINAL as error:
             return self.runner.fail(claim, error)
         began, counted = asyncio.get_running_loop().time(), claim
         while True:
