@@ -144,8 +144,8 @@ class RecordingStore(MemoryStore):
             age = self.clock.now() - known["_ts"]
             if age <= known["lease"]["seconds"] and not is_next_worker(known, stored):
                 self.record_violation("P2", f"{where}: a claim was taken over after {age:.1f} s")
-        elif known.get("parked") != stored.get("parked"):
-            # Others parked beside the claim; its owner did not renew it.
+        elif any(known.get(name) != stored.get(name) for name in ("parked", "milestone")):
+            # Others parked beside the claim, or compaction looked at it: it was not renewed.
             stored = stored | {"_ts": known["_ts"]}
         self.entries[session][position] = stored
 
