@@ -25,7 +25,7 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
         "position": entry.position,
         "session": entry.session,
         "status": entry.status.value,
-        "time": format_seconds(entry.written_at) if entry.written_at is not None else None,
+        "time": format_moment(entry.written_at),
         "messages": [
             {"id": one.id, "type": one.type, "digest": one.digest, **asdict(one.number)}
             | ({"answer": dict(one.answer)} if one.answer else {})
@@ -91,7 +91,7 @@ def summarise_head(head: Entry) -> dict[str, Any]:
         {
             "position": head.position,
             "status": head.status.value,
-            "time": format_seconds(head.written_at) if head.written_at is not None else None,
+            "time": format_moment(head.written_at),
             "region": head.attempt.owner.region,
             "halted_by": head.halt.at if head.halt else None,
             "ended": head.is_ended or None,
@@ -214,6 +214,11 @@ def describe_message(message: Message) -> dict[str, Any]:
 def format_seconds(seconds: float) -> str:
     """Return a time of the store's clock as ISO 8601 in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def format_moment(seconds: float | None) -> str | None:
+    """Return such a time as text, or None where it is not known."""
+    return None if seconds is None else format_seconds(seconds)
 
 
 def keep_known(fields: Mapping[str, Any]) -> dict[str, Any]:

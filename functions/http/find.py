@@ -10,7 +10,7 @@ from typing import Any
 
 import azure.functions as func
 
-from functions.http.descriptions import format_seconds, keep_known
+from functions.http.descriptions import format_moment, keep_known
 from functions.http.operate import LIMIT, read_limit
 from functions.http.requests import read_whole, require_request
 from functions.http.responses import respond
@@ -134,7 +134,7 @@ def describe_hop(entry: Entry, identities: Sequence[MessageIdentity]) -> dict[st
             "session": entry.session,
             "position": entry.position,
             "status": entry.status.value,
-            "time": format_seconds(entry.written_at) if entry.written_at is not None else None,
+            "time": format_moment(entry.written_at),
             "region": entry.attempt.owner.region,
             "messages": [describe_identity(one) for one in identities],
             "reason": entry.reason,

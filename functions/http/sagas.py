@@ -12,7 +12,7 @@ import azure.durable_functions as df
 import azure.functions as func
 from pydantic import BaseModel, ConfigDict
 
-from functions.http.descriptions import format_seconds
+from functions.http.descriptions import format_moment, format_seconds
 from functions.http.operate import LIMIT, LOOKED_MAX, encode_place, read_limit, read_place
 from functions.http.requests import (
     SAGA,
@@ -345,10 +345,6 @@ def describe_wait(wait: Wait, decision: str | None, history: RecordedSaga) -> di
         "onward": list(wait.onward),
         "back": list(wait.back),
     }
-
-
-def format_moment(seconds: float | None) -> str | None:
-    return None if seconds is None else format_seconds(seconds)
 
 
 def link_saga(key: str) -> dict[str, str]:
