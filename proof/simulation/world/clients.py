@@ -262,9 +262,11 @@ class Operator:
                 unknown = unknown_steps(fault.steps)
                 if unknown and not self.counterpart.is_settled(fault.steps[unknown[0]].key):
                     continue
-                decision = self.decide(message, fault.position)
-                if unknown:
-                    decision = self.decide_step(fault, unknown[0])
+                decision = (
+                    self.decide_step(fault, unknown[0])
+                    if unknown
+                    else self.decide(message, fault.position)
+                )
                 resolver = self.cloud.services(process).resolver
                 await process.attempt(resolver.resolve(session, decision))
             for session, at in refused_entries(self.cloud.journal):
