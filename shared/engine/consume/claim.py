@@ -18,20 +18,14 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 
 from shared.domain import next_entry
-from shared.domain.errors import (
-    CallerError,
-    NewerState,
-    NotStorable,
-    OutcomeUnknown,
-    Unavailable,
-)
+from shared.domain.errors import CallerError, NewerState, NotStorable, OutcomeUnknown, Unavailable
 from shared.domain.handler import Handler, HandlerInput, HandlerResult, Kind
 from shared.domain.journal import Entry, Lease, Status
 from shared.domain.measures import TAKEOVERS
 from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.steps import StepError, without_results
-from shared.engine.consume.steps import ClaimLost, ClaimSteps, explain_change
+from shared.engine.consume.steps import ClaimLost, ClaimSteps, change_claim, explain_change
 from shared.engine.dispatch.dispatch import Dispatcher
 from shared.engine.handle.handle import (
     RETRY_SECONDS,
@@ -271,14 +265,9 @@ class Claims:
         Otherwise a message could be tried as often again by each worker that takes it over. Raises
         Unavailable or OutcomeUnknown; then whoever takes the claim over counts the try.
         """
-        # Ends with the lease at the latest, as what others park beside a claim does not renew it.
-        while True:
-            stored = await self.journal.stored_entry(claim.session, claim.position)
-            if stored is None or stored.entry.attempt != claim.attempt:
-                return None
-            counted = next_entry.count_try(stored.entry, tries)
-            if await self.journal.replace(counted, stored.version) is WriteResult.CREATED:
-                return counted
+        return await change_claim(
+            self.journal, claim, lambda stored: next_entry.count_try(stored, tries)
+        )
 
     async def end(self, claim: Entry, ending: Ending) -> Entry | None:
         """Replace the claim by what came of it; None when this attempt no longer holds it.

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
+from copy import deepcopy
 from functools import partial
 from typing import Any, NoReturn
 
@@ -41,6 +42,7 @@ from shared.engine.handle.limit import HandlerCutOff, HandlerThreads, TookTooLon
 from shared.engine.handle.raised import describe_error
 from shared.engine.worker import Worker
 from shared.ports import WriteResult
+from shared.storage.journal import Journal
 
 # A handler that runs again is given what is known without waiting, so whatever it asks for side by
 # side it has asked for within a turn of its loop. One that waits for so long has been changed.
@@ -101,7 +103,8 @@ class ClaimSteps:
             failed = StepFailed(f"step {request.name!r} was not done: {known.reason}")
             failed.step = request.name
             raise failed
-        return json.loads(json.dumps(known.result))
+        # A copy: what the handler does to it is not what is known.
+        return deepcopy(known.result)
 
     async def call(self, request: StepRequest, *, is_unknown: bool) -> StepRecord:
         """Do a step until it is known what came of it, or what its attempts allow is spent."""
@@ -262,21 +265,13 @@ class ClaimSteps:
         failed, waits = 0, self.worker.policy.waits
         while True:
             try:
-                stored = await self.worker.journal.stored_entry(
-                    self.claim.session, self.claim.position
-                )
-                if (
-                    stored is None
-                    or stored.entry.attempt != self.claim.attempt
-                    or stored.entry.status is not Status.WORKING
+                if await change_claim(
+                    self.worker.journal,
+                    self.claim,
+                    lambda stored: next_entry.note_steps(stored, noted),
                 ):
-                    raise ClaimLost
-                now = next_entry.note_steps(stored.entry, noted)
-                # An earlier try had no answer, but it was written.
-                if now.steps == stored.entry.steps:
                     return
-                if await self.worker.journal.replace(now, stored.version) is WriteResult.CREATED:
-                    return
+                raise ClaimLost
             except (Unavailable, OutcomeUnknown):
                 failed += 1
                 if failed >= waits.unknown_tries:
@@ -306,6 +301,28 @@ class ClaimSteps:
             raise explain_change(unasked)
         if unknown := unknown_steps(self.known):
             raise StepUnknown(f"step {join(unknown)} was under way when the handler returned")
+
+
+async def change_claim(
+    journal: Journal, claim: Entry, change: Callable[[Entry], Entry]
+) -> Entry | None:
+    """Write a claim as a change makes it of the stored one; None where it is lost or has ended.
+
+    Raises Unavailable or OutcomeUnknown.
+    """
+    # Ends with the lease at the latest, as what others park beside a claim does not renew it.
+    while True:
+        stored = await journal.stored_entry(claim.session, claim.position)
+        if stored is None or stored.entry.attempt != claim.attempt:
+            return None
+        if stored.entry.status is not Status.WORKING:
+            return None
+        changed = change(stored.entry)
+        # A try before may have had no answer, and been written all the same.
+        if changed == stored.entry:
+            return changed
+        if await journal.replace(changed, stored.version) is WriteResult.CREATED:
+            return changed
 
 
 def explain_change(unasked: Iterable[str]) -> StepsChanged:

@@ -298,8 +298,7 @@ def must_halt(handler: Handler | None, error: Exception) -> bool:
     if isinstance(error, NotAllowed):
         return False
     # A type without a handler halts: skipping what nobody knows would lose it in silence. So does
-    # a state that cannot be read: a person has to correct something.
-    # Or has to say what happened outside.
+    # a state that cannot be read: a person has to correct something, or say what happened outside.
     asks = isinstance(error, UnreadableState | StepUnknown)
     return handler is None or handler.on_fault is OnFault.HALT or asks
 
