@@ -5,8 +5,8 @@ session that sent it as its producer group. So both directions are found without
 own. Nothing is decided by it.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from shared.domain.journal import ARRIVALS, Entry, Status
 from shared.domain.message import HERE_PREFIX, OUTPUTS_PREFIX, Message, Number, derive_id
@@ -14,6 +14,9 @@ from shared.domain.outbox import HERE
 
 # An entry may have thousands of outputs, and be about hundreds of messages: so many are looked at.
 OUTPUTS_MAX, MESSAGES_MAX = 20, 5
+
+# An entry by its session and position.
+type Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,47 @@ class KeptOutput:
 
     message: Message
     queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentBy:
+    """The entry that sent the message `id`; `position` is None where it is gone."""
+
+    id: str
+    session: str
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentOutput:
+    """An output of an entry, and what became of it as far as is known.
+
+    `position` is that of the entry in its session which names it; `said` is why there is none.
+    """
+
+    id: str
+    session: str
+    type: str | None = None
+    queue: str | None = None
+    position: int | None = None
+    said: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A row of a way, `depth` hops from its beginning.
+
+    `before` counts the row that it follows from, and `output` led to it; the first has neither.
+    `entry` is None where there is none, or it was told before. `cause` is what sent its message.
+    """
+
+    depth: int
+    before: int | None
+    output: SentOutput | None
+    session: str
+    position: int | None
+    entry: Entry | None = None
+    cause: SentBy | None = None
 
 
 def sender_of(number: Number) -> Sender | None:
@@ -90,3 +134,33 @@ def choose_entry(found: Collection[Entry], message_id: str) -> Entry | None:
     return max(
         naming, key=lambda one: (one.status is not Status.PARKED, one.position), default=None
     )
+
+
+def order_hops(
+    entries: Mapping[Place, Entry],
+    causes: Mapping[Place, SentBy],
+    outputs: Mapping[Place, Sequence[SentOutput]],
+) -> list[Hop]:
+    """Return a way as its hops, from the first entry on, each with what follows right behind it.
+
+    `entries` begin with the first. An entry that was told before is not told again.
+    """
+    hops, left = list[Hop](), dict(entries)
+    # What is told last is kept lowest, so that no way is too long for the stack.
+    waiting: list[Hop] = [Hop(0, None, None, *next(iter(left)))]
+    while waiting:
+        hop = waiting.pop()
+        place = (hop.session, -1 if hop.position is None else hop.position)
+        entry = left.pop(place, None)
+        hops.append(replace(hop, entry=entry, cause=causes.get(place) if entry else None))
+        following = outputs.get(place, ()) if entry else ()
+        depth, here = hop.depth + 1, len(hops) - 1
+        waiting += (Hop(depth, here, one, one.session, one.position) for one in reversed(following))
+    return hops
+
+
+def trace_of(entry: Entry) -> str | None:
+    """Return the trace that an entry's message is in, as far as the entry keeps it."""
+    kept = [entry.message, *(one.message for one in kept_outputs(entry) or ())]
+    known = (one.traceparent for one in kept if one is not None)
+    return next((one.split("-")[1] for one in known if one), None)
