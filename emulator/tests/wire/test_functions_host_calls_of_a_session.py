@@ -9,6 +9,7 @@ from local.testing.answers import KEY
 from local.testing.patience import eventually
 from wire.functions_host_process import running_host
 from wire.test_functions_host_service_bus import World, app_with, received, world
+from wire.test_functions_host_timeouts import begun
 
 __all__ = ["world"]
 pytestmark = pytest.mark.wire
@@ -69,10 +70,16 @@ def test_when_a_lock_is_lost_its_messages_come_again_while_the_old_calls_run(
     app = app_of(tmp_path, 4, **limits)
     connection = world.namespace.connection_string
     with running_host(tmp_path, app, ServiceBus=connection, SAMPLE_QUEUE="hasty") as host:
-        world.send([("s1", f"m-{n}", {"n": n, "pause": 4}) for n in range(4)], "hasty")
+        held = {"until": str(tmp_path / "released")}
+        world.send([("s1", f"m-{n}", {"n": n, **held}) for n in range(4)], "hasty")
+        eventually(lambda: len(begun(host, "m-")) >= 8)
+        (tmp_path / "released").touch()
 
-        notes = received(host, 8)[:8]
+        def first_runs() -> list[dict[str, Any]]:
+            return [n for n in host.seen("messages") if n["delivery_count"] <= 2]
 
+        eventually(lambda: len(first_runs()) == 8)
+        notes = first_runs()
         assert sorted((n["body"]["n"], n["delivery_count"]) for n in notes) == [
             (n, count) for n in range(4) for count in (1, 2)
         ]
@@ -84,10 +91,12 @@ def test_a_drain_lets_every_call_of_a_session_settle_and_leaves_the_rest(
 ) -> None:
     connection = world.namespace.connection_string
     with running_host(tmp_path, app_of(tmp_path, 4), ServiceBus=connection) as host:
-        world.send(("s1", f"m-{n}", {"n": n, "pause": 2.5}) for n in range(10))
+        held = {"until": str(tmp_path / "released")}
+        world.send(("s1", f"m-{n}", {"n": n, **held}) for n in range(10))
         eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
 
         assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
+        (tmp_path / "released").touch()
         assert host.end() == 0
 
     depth = world.namespace.depth("sample")
@@ -101,7 +110,7 @@ def test_when_calls_of_a_session_find_nothing_more_their_credit_is_drained(
     connection = world.namespace.connection_string
     app = app_of(tmp_path, 4, sessionIdleTimeout="00:00:00.01")
     with running_host(tmp_path, app, ServiceBus=connection) as host:
-        world.send([("s1", "long", {"pause": 10})])
+        world.send([("s1", "long", {"until": str(tmp_path / "released")})])
         eventually(lambda: world.namespace.depth("sample")["locked"] == 1)
 
         def is_left_in_the_queue() -> bool:
@@ -113,6 +122,7 @@ def test_when_calls_of_a_session_find_nothing_more_their_credit_is_drained(
         eventually(lambda: world.namespace.depth("sample")["locked"] == 1)
 
         assert "long" not in {note["message_id"] for note in host.seen("messages")}
+        (tmp_path / "released").touch()
         eventually(world.is_drained)
         assert {note["delivery_count"] for note in host.seen("messages")} == {1}
 

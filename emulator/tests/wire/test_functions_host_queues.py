@@ -80,10 +80,12 @@ def test_a_host_that_was_drained_leaves_no_plain_message_locked(tmp_path: Path) 
     with running_namespace() as namespace:
         connection = namespace.connection_string
         with running_host(tmp_path, BUS_APP, ServiceBus=connection) as host:
-            send(namespace, "plain", (message({"n": n, "pause": 2.5}) for n in range(6)))
+            held = {"until": str(tmp_path / "released")}
+            send(namespace, "plain", (message({"n": n, **held}) for n in range(6)))
             eventually(lambda: namespace.depth("plain")["locked"] == 3)
 
             assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
+            (tmp_path / "released").touch()
             assert host.end() == 0
 
         depth = namespace.depth("plain")

@@ -239,10 +239,12 @@ def test_a_drain_lets_the_running_messages_settle_and_leaves_the_rest(
 ) -> None:
     app = app_with(tmp_path, functionTimeout="00:01:00")
     with running_host(tmp_path, app, ServiceBus=world.namespace.connection_string) as host:
-        world.send((f"s{n % 4}", f"m-{n}", {"n": n, "pause": 2.5}) for n in range(8))
+        held = {"until": str(tmp_path / "released")}
+        world.send((f"s{n % 4}", f"m-{n}", {"n": n, **held}) for n in range(8))
         eventually(lambda: world.namespace.depth("sample")["locked"] == 4)
 
         assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
+        (tmp_path / "released").touch()
         assert host.end() == 0
 
     depth = world.namespace.depth("sample")

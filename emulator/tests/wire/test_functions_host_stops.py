@@ -32,13 +32,14 @@ def test_a_host_that_is_told_to_end_takes_messages_for_as_long_as_something_runs
 ) -> None:
     connection = world.namespace.connection_string
     with running_host(tmp_path, SAMPLE_APP, "host", ServiceBus=connection, **PATIENT) as host:
-        world.send([("slow", "slow-0", {"pause": 3})])
+        world.send([("slow", "slow-0", {"until": str(tmp_path / "released")})])
         eventually(has_begun(host, "slow-0"))
 
         host.process.send_signal(signal.SIGTERM)
         world.send([("quick", "quick-0", {})])
 
         eventually(has_begun(host, "quick-0"))
+        (tmp_path / "released").touch()
         assert host.process.wait(60) == 0
     assert world.is_drained()
 
@@ -67,13 +68,14 @@ def test_after_a_drain_nothing_new_is_taken_and_nothing_is_cut_off(
             return str(json.loads(answer.body)["state"])
 
         assert drain_state() == "Disabled"
-        world.send([("slow", "slow-0", {"pause": 2})])
+        world.send([("slow", "slow-0", {"until": str(tmp_path / "released")})])
         eventually(has_begun(host, "slow-0"))
 
         assert host.request("/admin/host/drain", "POST").status == 401
         assert host.request("/admin/host/drain", "POST", headers=KEY).status == 202
         assert drain_state() == "InProgress"
         world.send([("quick", "quick-0", {})])
+        (tmp_path / "released").touch()
 
         eventually(lambda: drain_state() == "Completed")
         assert host.end() == 0

@@ -24,7 +24,8 @@ def test_a_killed_worker_is_followed_by_another_and_its_message_comes_again(
     connection = world.namespace.connection_string
     with running_host(tmp_path, SAMPLE_APP, "host", ServiceBus=connection) as host:
         killed = host.worker()
-        world.send([("slow", "slow-0", {"pause": 3})])
+        held = {"until": str(tmp_path / "never"), "once": True}
+        world.send([("slow", "slow-0", held)])
         eventually(lambda: begun(host, "slow") == [("slow-0", 1)])
 
         os.kill(killed, signal.SIGKILL)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any, List  # noqa: UP035 - see below
 
 import azure.functions as func
@@ -31,10 +32,14 @@ def note_of(message: func.ServiceBusMessage) -> dict[str, Any]:
 
 
 async def handle(kind: str, messages: List[func.ServiceBusMessage]) -> None:  # noqa: UP006 - what the worker indexes
-    """Note messages; the first body may ask for a pause, any to fail the first times."""
+    """Note messages; the first body may ask for a pause or a file, any to fail the first times."""
     began = time.monotonic()
     notes = [note_of(message) for message in messages]
     await asyncio.sleep(notes[0]["body"].get("pause", 0))
+    until = notes[0]["body"].get("until")
+    # What another process writes can only be asked for.
+    while until and not Path(until).exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.02)
     seen[kind].append({"messages": notes, "began": began, "ended": time.monotonic()})
     wish = "failures" if not kind.startswith("dead") else "failuresWhenDead"
     if any(note["delivery_count"] <= note["body"].get(wish, 0) for note in notes):

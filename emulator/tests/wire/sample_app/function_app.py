@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import azure.functions as func
@@ -24,7 +25,7 @@ poisoned: dict[str, int] = {}
     cardinality="one",
 )
 async def receive(message: func.ServiceBusMessage) -> None:
-    """Note a message; its body may ask for a pause, or to fail the first times."""
+    """Note a message; its body may ask for a pause, a file, or to fail the first times."""
     body = json.loads(message.get_body())
     # In the log, which outlives the process.
     print(f"begins {message.message_id} at delivery {message.delivery_count}")  # noqa: T201
@@ -42,6 +43,9 @@ async def receive(message: func.ServiceBusMessage) -> None:
     }
     if message.delivery_count == 1 or not body.get("once"):
         await asyncio.sleep(body.get("pause", 0))
+        # What another process writes can only be asked for.
+        while "until" in body and not Path(body["until"]).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.02)
     seen["messages"].append({**note, "ended": time.monotonic()})
     if message.delivery_count <= body.get("failures", 0):
         raise RuntimeError(f"asked to fail at delivery {message.delivery_count}")
