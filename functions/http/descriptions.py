@@ -116,6 +116,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
         "session": standstill.session,
         "since": format_seconds(standstill.since),
         "cause": standstill.cause,
+        "general_cause": standstill.general_cause,
         "verbs": verbs_of(standstill),
         "resolution": path_to(SESSION, standstill.session, "/resolution"),
         "help": STANDSTILL_HELP.format(kind=standstill.kind.value),

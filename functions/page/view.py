@@ -18,7 +18,7 @@ from functions.http.routes import Answer
 from shared.domain.errors import LockstepError
 from shared.domain.moments import describe_due, describe_time, parse_seconds
 from shared.domain.spending import CURRENT, count_spending
-from shared.domain.standstill import URGENCY, generalise
+from shared.domain.standstill import URGENCY
 from shared.engine.build import Services
 
 ROUTE = "/operate"
@@ -59,14 +59,18 @@ def load_templates() -> Environment:
     templates.filters["deadline"] = lambda one: show_time(describe_due, parse_seconds(one))
     templates.filters["instant"] = partial(show_time, describe_time)
     templates.filters["docs"] = show_place
-    templates.globals |= {"docs_url": "", "pages": PAGES}
+    templates.globals |= {"docs_url": "", "pages": PAGES, "has_sagas": True}
     return templates
 
 
 def adapt_pages(docs_url: str, *, has_sagas: bool) -> None:
     """Let the pages of this process link to the documentation's site, and to each other."""
     shown = [one for one in PAGES if has_sagas or one[0] != "/sagas"]
-    load_templates().globals |= {"docs_url": docs_url.rstrip("/"), "pages": shown}
+    load_templates().globals |= {
+        "docs_url": docs_url.rstrip("/"),
+        "pages": shown,
+        "has_sagas": has_sagas,
+    }
 
 
 def show_time(describe: Callable[[float, float], str], seconds: float) -> Markup:
@@ -154,14 +158,13 @@ def keys_of(request: func.HttpRequest) -> dict[str, str]:
 def group_by_cause(listed: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return standstills by their cause, with the verbs that all of one cause have in common.
 
-    What stops a session comes first. Causes that differ in the names of sessions, in ids or in
-    numbers only are the same. `choice` is what a form sends of each: its session, and the verbs
-    about it; `all` is what it sends of everything with this cause.
+    What stops a session comes first. `choice` is what a form sends of each: its session, and the
+    verbs about it; `all` is what it sends of everything with this cause.
     """
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for one in listed:
         actions = [verb["action"] for verb in one["verbs"]]
-        cause = generalise(one["cause"], one["session"])
+        cause = one["general_cause"]
         every = write_json({"kind": one["kind"], "cause": cause})
         empty = {"kind": one["kind"], "cause": one["cause"], "actions": actions, "all": every}
         empty["members"] = []

@@ -21,11 +21,16 @@ QUEUE_NAMES = {
     HERE: "the app's own queue",
     EVERY_QUEUE: "the outputs of the entry",
 }
-# UUIDs, other long hexadecimal ids with a digit in them, and numbers.
+# What Azure adds to an error for its support (several times, or cut off), UUIDs, other
+# long hexadecimal ids with a digit in them, and numbers.
 VARYING = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-z]*\d)[0-9a-f]{8,}\b|\d+",
-    re.IGNORECASE,
+    r"(?:Reference:\S+ )?TrackingId:(?:.*Timestamp:[^\s,)]*|.*)"
+    r"|(?<![^\W_])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![^\W_])"
+    r"|(?<![^\W_])(?=[a-z]*\d)[0-9a-f]{8,}(?![^\W_])|\d+",
+    re.IGNORECASE | re.DOTALL,
 )
+# A namespace, as Service Bus names it in its errors: by its host, or before the kind of the queue.
+NAMESPACE = re.compile(r"[\w-]+(?=\.servicebus\.|:(?:queue|topic):)", re.IGNORECASE)
 
 
 class StandstillKind(StrEnum):
@@ -123,12 +128,15 @@ class Standstill:
 
     @property
     def general_cause(self) -> str:
-        return generalise(self.cause, self.session)
+        """The cause without what differs from message to message: its session, ids and numbers.
 
-
-def generalise(cause: str, session: str) -> str:
-    """A cause without what differs from message to message: its session, ids and numbers."""
-    return VARYING.sub("…", re.sub(rf"(?<!\w){re.escape(session)}(?!\w)", "…", cause))
+        What blocks outputs at a queue is one cause in all regions, so it names none of them.
+        """
+        cause, names = self.cause, [self.session]
+        if self.kind is StandstillKind.BLOCKED:
+            cause, names = NAMESPACE.sub("…", cause), [*names, *self.regions]
+        named = "|".join(map(re.escape, names))
+        return VARYING.sub("…", re.sub(rf"(?<!\w)(?:{named})(?!\w)", "…", cause))
 
 
 @dataclass(frozen=True, slots=True)
