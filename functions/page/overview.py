@@ -17,7 +17,6 @@ from functions.page.view import render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.overview import RegionRecord, SagaCount
-from shared.domain.saga.record import kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.health import RegionHealth
@@ -162,7 +161,6 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         is_old=is_old,
         meanings=MEANINGS,
         reports=reports,
-        has_sagas=bool(kinds_of(services.handlers)),
         saga_meanings=SAGA_MEANINGS,
         is_late=is_late,
         is_well=not (trouble or is_old or record.attention or reports or is_late)

@@ -1,6 +1,7 @@
 """An app is made from handlers, which are found in a package; what it needs follows from them."""
 
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from functions.app import DURABLE_BINDINGS, build_app
 from functions.handlers import orders
+from functions.page.find import show_found
 from functions.page.overview import show_overview
 from functions.page.view import adapt_pages
 from shared.domain.handler import Handlers
@@ -111,18 +113,21 @@ async def test_an_app_without_sagas_has_nothing_that_needs_durable_functions() -
 @pytest.mark.parametrize(
     ("handlers", "shown"), [(handlers, False), (orders.handlers, True)], ids=["without", "with"]
 )
-async def test_the_page_links_to_sagas_where_the_app_has_some(
+async def test_the_page_speaks_of_sagas_where_the_app_has_some(
     handlers: Handlers, shown: bool
 ) -> None:
     world = World(handlers=handlers)
     build_app(world.east)
     try:
         page = await show_overview(world.east, ask(method="GET", path="/operate"))
+        find = await show_found(world.east, ask(method="GET", path="/operate/find"))
     finally:
         adapt_pages("", has_sagas=True)
 
-    assert page.status_code == 200
+    assert (page.status_code, find.status_code) == (200, 200)
     assert (b"/operate/sagas" in page.get_body()) == shown
+    for body in (page.get_body(), find.get_body()):
+        assert (b"saga" in re.sub(b"<style>.*</style>", b"", body, flags=re.DOTALL)) == shown
 
 
 @pytest.mark.parametrize(
