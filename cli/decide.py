@@ -166,7 +166,12 @@ def carry_out_one(
         return row | {"outcome": str(error)}
     if "entry" not in found:
         left = [*found.get("pending", ()), *found.get("blocked", ())]
-        outcome = f"still missing in {', '.join(left)}" if left else "delivered"
+        said = [f"still missing in {', '.join(left)}"] if left else []
+        if waiting := found.get("waiting"):
+            said.append(
+                f"recorded, and a sweep does it in {', '.join(waiting)} once it is possible"
+            )
+        outcome = "; ".join(said) or "delivered"
         parts = [f"{one['sent']} of {one['of']}" for one in found.get("missing", ()) if "of" in one]
         outcome += f" (sent: {', '.join(parts)})" if parts else ""
         return row | {"done": not left, "outcome": outcome}
@@ -346,7 +351,7 @@ def print_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
         )
         for one in decisions
     ]
-    outcomes = ("done", "failed", "over", "refused")
+    outcomes = ("done", "waiting", "failed", "over", "refused")
     columns = ("decision", "begun", "action", "kind", "state", "about", *outcomes, "who and why")
     print_table(columns, rows, "Nothing was decided in the last month.")
 

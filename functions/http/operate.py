@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -23,6 +24,7 @@ from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError, Unavailable
 from shared.domain.journal import Entry, Status
 from shared.domain.message import require_text
+from shared.domain.outbox import OutputsLeft
 from shared.domain.overview import NO_RECORD, RegionRecord
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.spending import count_spending
@@ -365,9 +367,8 @@ async def decide_and_describe(
     result = await services.resolver.decide(session, decision)
     if isinstance(result, Entry):
         return {"session": session, "entry": describe_entry(result)}
-    if decision.action is ResolutionAction.DELIVER:
-        regions = dict.fromkeys(region for one in result for region in one.outbox.regions)
-        missing = [missed for one in result for missed in describe_parts(one)]
-        return {"session": session, "pending": sorted(regions), "missing": missing}
-    waiting = {r for one in result for r in (*one.outbox.blocked, *one.outbox.regions)}
-    return {"session": session, "blocked": sorted(waiting)}
+    if isinstance(result, OutputsLeft):
+        return {"session": session, **asdict(result)}
+    regions = dict.fromkeys(region for one in result for region in one.outbox.regions)
+    missing = [missed for one in result for missed in describe_parts(one)]
+    return {"session": session, "pending": sorted(regions), "missing": missing}

@@ -94,6 +94,18 @@ class OutputDecision:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputsLeft:
+    """The regions that do not have everything after a decision about outputs.
+
+    Those in `blocked` need a person again. In those in `waiting` a sweep does what was decided as
+    soon as it is possible.
+    """
+
+    blocked: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """The first `count` of the `total` messages for one queue, which it surely took."""
 

@@ -10,8 +10,17 @@ from shared.domain.errors import InvalidMessage, NotBlocked
 from shared.domain.handler import Context, Handled, Handlers, Kind, NoState, Output
 from shared.domain.journal import Entry, Status
 from shared.domain.message import Message
-from shared.domain.outbox import ERRORS, HERE, OUTPUTS, OutputAction, OutputDecision, address
+from shared.domain.outbox import (
+    ERRORS,
+    HERE,
+    OUTPUTS,
+    OutputAction,
+    OutputDecision,
+    OutputsLeft,
+    address,
+)
 from shared.domain.reports import TOMBSTONE_TYPE
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
 from shared.engine.consume.outcomes import AlreadyDone, PassedThrough, Processed, Refused
 from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
@@ -230,8 +239,56 @@ async def test_outputs_are_sent_to_another_queue(world: World) -> None:
 
     left = await world.east.outputs.decide("acc-7", AUDIT, REDIRECTED, position=0)
 
-    assert [pending.position for pending in left] == [1]
+    # What is blocked of the other entry is not what was decided about.
+    assert left == []
     assert (count(world, "audit-2"), count(world, AUDIT)) == ((2, 2), (0, 0))
+    assert [one.position for one in await world.journal.blocked("acc-7")] == [1]
+
+
+def decide(action: ResolutionAction, to: str | None = None) -> ResolutionRequest:
+    return ResolutionRequest(action, "Ada", "it moved", at=0, queue=AUDIT, to=to)
+
+
+@pytest.mark.parametrize(
+    ("action", "to", "missing", "left"),
+    [
+        (ResolutionAction.REDIRECT, "audit-2", (), OutputsLeft((), ("west",))),
+        (ResolutionAction.REDIRECT, "audit-2", ("east",), OutputsLeft(("east",), ("west",))),
+        (ResolutionAction.RETRY, None, ("east",), OutputsLeft(("east",), ("west",))),
+        # Tombstones go out by themselves, so nobody has to decide about them again.
+        (ResolutionAction.DROP, None, ("east",), OutputsLeft((), ("east", "west"))),
+    ],
+)
+async def test_when_a_region_is_lost_a_decision_says_what_waits_for_it_and_what_for_a_person(
+    world: World,
+    action: ResolutionAction,
+    to: str | None,
+    missing: tuple[str, ...],
+    left: OutputsLeft,
+) -> None:
+    await world.east.consumer.consume(telling(0))
+    world.bus.missing = {(region, to or AUDIT) for region in missing}
+
+    with world.without("west"):
+        assert await world.east.resolver.decide("acc-7", decide(action, to)) == left
+
+    # What waits for the region needs no person: its sweep does what was decided.
+    await sweep(world)
+    assert (await entry(world)).outbox.blocked.keys() == set(missing)
+    sent_to = [len(world.bus.messages(region, to or AUDIT)) for region in REGIONS]
+    assert sent_to == [0 if "east" in missing else 2, 2]
+
+
+async def test_what_a_decision_does_not_reach_in_time_is_left_to_the_next(world: World) -> None:
+    await world.east.consumer.consume(telling(0))
+    resolver, drop = world.east.resolver, decide(ResolutionAction.DROP)
+    in_time = resolver.worker.policy
+    resolver.worker.policy = replace(in_time, waits=replace(in_time.waits, bound_seconds=0))
+
+    assert await resolver.decide("acc-7", drop) == OutputsLeft(REGIONS, ())
+
+    resolver.worker.policy = in_time
+    assert await resolver.decide("acc-7", drop) == OutputsLeft((), REGIONS)
 
 
 async def test_a_redirection_outlives_another_failure(world: World) -> None:

@@ -14,6 +14,7 @@ from shared.domain.bulk import BulkDecision, BulkOutcome, BulkState
 from shared.domain.errors import InvalidMessage, Unavailable, UnknownDecision
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
+from shared.engine.dispatch.deliver import PAUSE_SECONDS_MAX
 from shared.engine.operate import bulk
 from shared.engine.operate.bulk import (
     AT_ONCE,
@@ -26,7 +27,8 @@ from shared.ports import Operation, WriteResult
 from shared.testkit.memory import MemoryContainer
 from tests.far_store import FarContainer
 from tests.loop_clock import LoopClock, in_world
-from tests.world import RETRY, SKIP, World, message, sweep_later
+from tests.standstills import listed
+from tests.world import REGIONS, RETRY, SKIP, World, message, sweep_later, take
 
 
 async def halt(world: World, *sessions: str, kind: str = "account.burn") -> None:
@@ -118,6 +120,37 @@ async def test_what_fails_again_is_not_tried_again(world: World) -> None:
     # Somebody who decides later, decides about the new faults.
     later = await world.west.bulk.begin(decide("skip", "Bob"))
     assert later.counts == {BulkOutcome.DONE: 7}
+
+
+async def test_when_a_region_is_lost_one_decision_is_about_a_queue_that_is_missing_in_any_region(
+    world: World,
+) -> None:
+    for n, missing in enumerate((REGIONS, ("east",), ("west",))):
+        world.bus.missing = {(region, "out") for region in missing}
+        world.clock.seconds += PAUSE_SECONDS_MAX
+        await take(
+            world.east, *(message(s, session=f"acc-{n}", kind="account.bill") for s in range(2))
+        )
+    (cause,), _ = await world.west.standstills.causes()
+
+    with world.without("west"):
+        wanted = replace(
+            decide("redirect", "Ada", cause.cause), kind=StandstillKind.BLOCKED, to="out-2"
+        )
+        done = await finish(world.east, wanted)
+
+    # Two messages of a session are two entries, and what waits of the one is none of the other's.
+    assert (cause.count, done.about) == (6, 6)
+    assert done.counts == {BulkOutcome.WAITING: 4, BulkOutcome.DONE: 2}
+    assert {(one.session, one.text) for one in done.shown} == {
+        (session, "recorded, and a sweep does it in west once it is possible")
+        for session in ("acc-0", "acc-2")
+    }
+    await sweep_later(world, "west")
+    assert await listed(world.east) == []
+    for region, sessions in (("east", {"acc-0", "acc-1"}), ("west", {"acc-0", "acc-2"})):
+        came = world.bus.messages(region, "out-2")
+        assert Counter(one.session for one in came) == dict.fromkeys(sessions, 2)
 
 
 class Killed(BaseException):

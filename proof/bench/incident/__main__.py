@@ -159,8 +159,7 @@ def solve_by_commands(play: Play, person: CommandUser, start_region: Callable[[]
     with play.trouble(f"{amounts.blocked} blocked at a missing queue"):
         person.run("faults", "--kind", "blocked")
         instead = ("--to", OUTPUT_QUEUE, "--why", "it is this one")
-        # What the lost region misses is still missing, and the status says so.
-        person.run("redirect", "--cause", NOWHERE, *instead, *decided, ends=(1,))
+        person.run("redirect", "--cause", NOWHERE, *instead, *decided)
     with play.trouble(f"{amounts.reports} rejected deliveries"):
         person.run("errors")
         person.run("send-again", "--reason", UNTOLD, "--why", "they are new", *decided)

@@ -8,7 +8,7 @@ and every sweep carries out a piece, so no decision depends on the life of an in
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from shared.domain.errors import (
 )
 from shared.domain.journal import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, Entry, Status
 from shared.domain.message import require_line
-from shared.domain.outbox import PendingOutbox
+from shared.domain.outbox import OutputsLeft, PendingOutbox
 from shared.domain.reports import shorten
 from shared.domain.resolution import VERBS, ResolutionAction, ResolutionRequest, verbs_of
 from shared.domain.standstill import ListPlace
@@ -43,7 +43,8 @@ from shared.engine.operate.standstills import Standstills
 from shared.engine.worker import Worker
 from shared.storage.bulk import BulkStore
 
-type DecideOne = Callable[[str, ResolutionRequest], Awaitable[Entry | Sequence[PendingOutbox]]]
+type Result = Entry | OutputsLeft | Sequence[PendingOutbox]
+type DecideOne = Callable[[str, ResolutionRequest], Awaitable[Result]]
 
 log = logging.getLogger("lockstep.bulk")
 
@@ -239,18 +240,22 @@ def make_request(decision: BulkDecision, member: BulkMember) -> ResolutionReques
     return ResolutionRequest(**said | {"action": ResolutionAction(said["action"])})
 
 
-def describe_result(result: Entry | Sequence[PendingOutbox]) -> tuple[BulkOutcome, str]:
+def describe_result(result: Result) -> tuple[BulkOutcome, str]:
     """Return what came of a decision, and that in a sentence."""
     if isinstance(result, Entry):
         reason = f": {result.reason}" if result.reason else ""
         text = f"recorded at position {result.position}, which is {result.status}{reason}"
         is_faulted = result.status is Status.FAULTED
         return (BulkOutcome.FAILED if is_faulted else BulkOutcome.DONE), text
-    regions: Collection[str] = {
-        region for one in result for region in (*one.outbox.blocked, *one.outbox.regions)
-    }
-    if regions:
-        return BulkOutcome.FAILED, f"still missing in {' and '.join(sorted(regions))}"
+    if isinstance(result, OutputsLeft):
+        missing, waiting = result.blocked, result.waiting
+    else:
+        missing, waiting = sorted({r for one in result for r in one.outbox.regions}), ()
+    if missing:
+        return BulkOutcome.FAILED, f"still missing in {' and '.join(missing)}"
+    if waiting:
+        where = " and ".join(waiting)
+        return BulkOutcome.WAITING, f"recorded, and a sweep does it in {where} once it is possible"
     return BulkOutcome.DONE, "nothing is left"
 
 

@@ -30,16 +30,14 @@ class Outputs:
     ) -> Sequence[PendingOutbox]:
         """Decide about a session's outputs for one blocked queue; what is still blocked there.
 
-        `position` limits it to one entry's. The queue is named as the outbox names it. What a
+        `position` limits both to one entry's. The queue is named as the outbox names it. What a
         decision cannot bring out now, the sweep tries again in the way decided. After a bounded
         time nothing more is decided: the rest is still blocked, and waits for the next call.
         Outputs of entries that are pending can be dropped as well, those for every queue under the
         name EVERY_QUEUE. Raises NotBlocked where nothing of the session waits for the queue,
         Unavailable or OutcomeUnknown.
         """
-        found = [
-            one for one in await self.blocked_at(session, queue) if position in (None, one.position)
-        ]
+        found = await self.blocked_at(session, queue, position)
         is_drop = decision.action is OutputAction.DROP
         waiting = await self.pending_for(session, queue, position) if is_drop else []
         if not found and not waiting:
@@ -64,14 +62,17 @@ class Outputs:
         left = (
             [one for one, _ in await self.pending_for(session, queue, position)] if waiting else []
         )
-        return [*await self.blocked_at(session, queue), *left]
+        return [*await self.blocked_at(session, queue, position), *left]
 
-    async def blocked_at(self, session: str, queue: str) -> list[PendingOutbox]:
+    async def blocked_at(
+        self, session: str, queue: str, position: int | None
+    ) -> list[PendingOutbox]:
         """Return the session's outboxes that some region's queue blocks."""
         return [
             pending
             for pending in await self.journal.blocked(session)
-            if any(queue in reasons for reasons in pending.outbox.blocked.values())
+            if position in (None, pending.position)
+            and any(queue in reasons for reasons in pending.outbox.blocked.values())
         ]
 
     async def pending_for(

@@ -10,6 +10,7 @@ from shared.domain.decision import cursor_of
 from shared.domain.errors import (
     InvalidMessage,
     InvalidState,
+    Misconfigured,
     NotAllowed,
     NotHalted,
     NotMissing,
@@ -26,7 +27,7 @@ from shared.domain.journal import (
     Status,
 )
 from shared.domain.message import Message, Number, derive_id
-from shared.domain.outbox import OutputAction, OutputDecision, PendingOutbox
+from shared.domain.outbox import OutputAction, OutputDecision, OutputsLeft, PendingOutbox
 from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import key_of
@@ -71,8 +72,8 @@ class Resolver:
 
     async def decide(
         self, session: str, decision: ResolutionRequest
-    ) -> Entry | Sequence[PendingOutbox]:
-        """Carry out any decision: the entry that records it, or the outboxes that are left.
+    ) -> Entry | OutputsLeft | Sequence[PendingOutbox]:
+        """Carry out any decision: the entry that records it, or what is left of outputs.
 
         Raises as `resolve`, `decide_outputs` and `deliver` do.
         """
@@ -109,14 +110,29 @@ class Resolver:
 
     async def decide_outputs(
         self, session: str, queue: str, decision: ResolutionRequest
-    ) -> Sequence[PendingOutbox]:
-        """Decide about the outputs for a queue; the outboxes that still hold some for it.
+    ) -> OutputsLeft:
+        """Decide about the outputs for a queue; the regions that still miss some.
 
         Raises NotBlocked, Unavailable or OutcomeUnknown.
         """
         action = OutputAction(decision.action.value)
         decided = OutputDecision(action, decision.who, decision.why, decision.to)
-        return await self.outputs.decide(session, queue, decided, decision.at)
+        blocked, waiting = set[str](), set[str]()
+        for left in await self.outputs.decide(session, queue, decided, decision.at):
+            waiting |= {*left.outbox.regions}
+            for region, reasons in left.outbox.blocked.items():
+                if queue not in reasons:
+                    continue
+                failures = self.dispatcher.delivery.last_failures(
+                    region, left.outbox.destination_of(queue)
+                )
+                # Nobody misses what is dropped. What was not reached in the time is not decided.
+                goes_on = left.outbox.decided.get(queue) == decided and (
+                    action is OutputAction.DROP
+                    or any(not isinstance(one, Misconfigured) for one in failures)
+                )
+                (waiting if goes_on else blocked).add(region)
+        return OutputsLeft(tuple(sorted(blocked)), tuple(sorted(waiting - blocked)))
 
     async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[PendingOutbox, ...]:
         """Deliver now what regions miss of a session; the outboxes that some still wait for.
