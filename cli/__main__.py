@@ -18,7 +18,6 @@ from cli.decide import (
     end_session,
     erase_data,
     list_decisions,
-    redirect,
     replace_state,
     say_happened,
 )
@@ -241,7 +240,6 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         **{action: build_verb(action) for action in VERBS},
         "edit": edit,
         "happened": say_happened,
-        "redirect": redirect,
         "set-state": replace_state,
         "erase": erase_data,
         "end": end_session,

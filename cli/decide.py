@@ -70,8 +70,6 @@ def find_targets(
     queue: str | None = None,
 ) -> list[ChosenStandstill]:
     """Return what this action ends in these sessions; raises Misuse for none."""
-    if at is not None and len(sessions) != 1:
-        raise Misuse("--at is the position of an entry: it goes with one session")
     targets = [
         ChosenStandstill(one["session"], one["cause"], verb)
         for name in dict.fromkeys(sessions)
@@ -167,10 +165,8 @@ def carry_out_one(
     if "entry" not in found:
         left = [*found.get("pending", ()), *found.get("blocked", ())]
         said = [f"still missing in {', '.join(left)}"] if left else []
-        if waiting := found.get("waiting"):
-            said.append(
-                f"recorded, and a sweep does it in {', '.join(waiting)} once it is possible"
-            )
+        if recorded := found.get("recorded"):
+            said.append(f"a sweep carries it out in {', '.join(recorded)} once that is possible")
         outcome = "; ".join(said) or "delivered"
         parts = [f"{one['sent']} of {one['of']}" for one in found.get("missing", ()) if "of" in one]
         outcome += f" (sent: {', '.join(parts)})" if parts else ""
@@ -196,49 +192,6 @@ def read_body_option(text: str | None) -> dict[str, Any]:
         raise Misuse(f"the body cannot be read: {error}") from None
     except ValueError as error:
         raise Misuse(f"the body is not JSON: {error}") from None
-
-
-def decide_about_chosen(
-    client: AppClient,
-    action: str,
-    sessions: Sequence[str],
-    *,
-    every: bool,
-    cause: str | None,
-    at: int | None = None,
-    queue: str | None,
-    to: str | None = None,
-    why: str,
-    who: str | None,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Decide about sessions by name, or about everything, or what has a cause; raises Misuse."""
-    if sum((bool(sessions), every, cause is not None)) != 1:
-        raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
-    if not sessions:
-        if at is not None:
-            raise Misuse("--at is the position of an entry: it goes with one session")
-        said = {"action": action, "who": who or getpass.getuser(), "why": why}
-        said |= {name: one for name, one in (("queue", queue), ("to", to)) if one is not None}
-        decide_about_causes(
-            client, said, None if every else cause, yes=yes, dry_run=dry_run, as_json=as_json
-        )
-        return
-    targets = find_targets(client, action, sessions, at, queue)
-    if dry_run:
-        print_targets(targets)
-        return
-    carry_out_decisions(
-        client,
-        targets,
-        why=why,
-        who=who,
-        yes=yes,
-        as_json=as_json,
-        said={"to": to} if to is not None else {},
-    )
 
 
 def decide_about_causes(
@@ -351,7 +304,7 @@ def print_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
         )
         for one in decisions
     ]
-    outcomes = ("done", "waiting", "failed", "over", "refused")
+    outcomes = ("done", "recorded", "failed", "over", "refused")
     columns = ("decision", "begun", "action", "kind", "state", "about", *outcomes, "who and why")
     print_table(columns, rows, "Nothing was decided in the last month.")
 
@@ -368,11 +321,15 @@ def print_shown(decisions: Sequence[Mapping[str, Any]]) -> None:
 
 
 def build_verb(action: str) -> Callable[..., None]:
-    """The command of an action that says nothing more than what it is about."""
+    """The command of an action on sessions by name, on everything, or on what has a cause."""
+    is_redirect = action == "redirect"
 
     def verb(
         context: typer.Context,
         why: Why,
+        to: Annotated[
+            str, typer.Option(help="the queue to send them to instead", hidden=not is_redirect)
+        ] = ... if is_redirect else "",  # type: ignore[assignment]
         sessions: Sessions = None,
         every: Every = False,
         cause: Cause = None,
@@ -383,20 +340,21 @@ def build_verb(action: str) -> Callable[..., None]:
         dry_run: DryRun = False,
         as_json: AsJson = False,
     ) -> None:
-        decide_about_chosen(
-            client_of(context),
-            action,
-            sessions or (),
-            every=every,
-            cause=cause,
-            at=at,
-            queue=queue,
-            why=why,
-            who=who,
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
-        )
+        if sum((bool(sessions), every, cause is not None)) != 1:
+            raise Misuse("say which: one or more sessions, or --cause TEXT, or --all")
+        if at is not None and len(sessions or ()) != 1:
+            raise Misuse("--at is the position of an entry: it goes with one session")
+        client, said = client_of(context), {"to": to} if to else {}
+        if not sessions:
+            said |= {"action": action, "who": who or getpass.getuser(), "why": why}
+            said |= {} if queue is None else {"queue": queue}
+            decide_about_causes(client, said, cause, yes=yes, dry_run=dry_run, as_json=as_json)
+            return
+        targets = find_targets(client, action, sessions, at, queue)
+        if dry_run:
+            print_targets(targets)
+            return
+        carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json, said=said)
 
     return verb
 
@@ -437,36 +395,6 @@ def say_happened(
     said, client = read_body_option(result), client_of(context)
     targets = find_targets(client, "happened", [session], at=at)
     carry_out_decisions(client, targets, why=why, who=who, yes=yes, as_json=as_json, said=said)
-
-
-def redirect(
-    context: typer.Context,
-    why: Why,
-    to: Annotated[str, typer.Option("--to", help="the queue to send them to instead")],
-    sessions: Sessions = None,
-    every: Every = False,
-    cause: Cause = None,
-    queue: Queue = None,
-    who: Who = None,
-    yes: Yes = False,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Send outputs that are blocked at a queue to another one."""
-    decide_about_chosen(
-        client_of(context),
-        "redirect",
-        sessions or (),
-        every=every,
-        cause=cause,
-        queue=queue,
-        to=to,
-        why=why,
-        who=who,
-        yes=yes,
-        dry_run=dry_run,
-        as_json=as_json,
-    )
 
 
 def erase_data(
@@ -514,13 +442,14 @@ def replace_state(
     )
 
 
-# What the actions do that need nothing more to be said.
+# What the actions do that can be about many.
 VERBS = {
     "retry": "Run messages of faults again, and try again to send outputs that are blocked.",
     "skip": "Go on without messages of faults.",
     "not-happened": "Say that a step of a handler did not happen: it is done again.",
     "skip-number": "Go on without the numbers that parked messages wait for.",
     "drop": "Send tombstones in place of outputs that are blocked at a queue, or pending.",
+    "redirect": "Send outputs that are blocked at a queue to another one.",
     "close": "Take note of alerts, and of outputs that no queue takes.",
     "deliver": "Try now to deliver what regions miss.",
 }

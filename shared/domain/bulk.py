@@ -27,7 +27,7 @@ class BulkOutcome(StrEnum):
     """The end of one decision among the many."""
 
     DONE = "done"  # it was carried out, and nothing is left
-    WAITING = "waiting"  # it was recorded, and a sweep does it where it is not possible yet
+    RECORDED = "recorded"  # it was, and a sweep carries it out where that is not possible yet
     FAILED = "failed"  # the message failed again, or outputs are still missing
     OVER = "over"  # by then it needed none: somebody decided it, or this one did and was cut short
     REFUSED = "refused"  # it was not carried out: the text says why

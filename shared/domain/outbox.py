@@ -97,12 +97,12 @@ class OutputDecision:
 class OutputsLeft:
     """The regions that do not have everything after a decision about outputs.
 
-    Those in `blocked` need a person again. In those in `waiting` a sweep does what was decided as
+    Those in `blocked` need a person again. For those in `recorded` a sweep does what was decided as
     soon as it is possible.
     """
 
     blocked: tuple[str, ...]
-    waiting: tuple[str, ...]
+    recorded: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,9 +141,9 @@ async def test_when_a_region_is_lost_one_decision_is_about_a_queue_that_is_missi
 
     # Two messages of a session are two entries, and what waits of the one is none of the other's.
     assert (cause.count, done.about) == (6, 6)
-    assert done.counts == {BulkOutcome.WAITING: 4, BulkOutcome.DONE: 2}
+    assert done.counts == {BulkOutcome.RECORDED: 4, BulkOutcome.DONE: 2}
     assert {(one.session, one.text) for one in done.shown} == {
-        (session, "recorded, and a sweep does it in west once it is possible")
+        (session, "a sweep carries it out in west once that is possible")
         for session in ("acc-0", "acc-2")
     }
     await sweep_later(world, "west")

@@ -247,15 +247,13 @@ def describe_result(result: Result) -> tuple[BulkOutcome, str]:
         text = f"recorded at position {result.position}, which is {result.status}{reason}"
         is_faulted = result.status is Status.FAULTED
         return (BulkOutcome.FAILED if is_faulted else BulkOutcome.DONE), text
-    if isinstance(result, OutputsLeft):
-        missing, waiting = result.blocked, result.waiting
-    else:
-        missing, waiting = sorted({r for one in result for r in one.outbox.regions}), ()
-    if missing:
-        return BulkOutcome.FAILED, f"still missing in {' and '.join(missing)}"
-    if waiting:
-        where = " and ".join(waiting)
-        return BulkOutcome.WAITING, f"recorded, and a sweep does it in {where} once it is possible"
+    if not isinstance(result, OutputsLeft):
+        result = OutputsLeft(tuple(sorted({r for one in result for r in one.outbox.regions})), ())
+    if result.blocked:
+        return BulkOutcome.FAILED, f"still missing in {' and '.join(result.blocked)}"
+    if result.recorded:
+        where = " and ".join(result.recorded)
+        return BulkOutcome.RECORDED, f"a sweep carries it out in {where} once that is possible"
     return BulkOutcome.DONE, "nothing is left"
 
 

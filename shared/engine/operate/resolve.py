@@ -117,9 +117,9 @@ class Resolver:
         """
         action = OutputAction(decision.action.value)
         decided = OutputDecision(action, decision.who, decision.why, decision.to)
-        blocked, waiting = set[str](), set[str]()
+        blocked, recorded = set[str](), set[str]()
         for left in await self.outputs.decide(session, queue, decided, decision.at):
-            waiting |= {*left.outbox.regions}
+            recorded |= {*left.outbox.regions}
             for region, reasons in left.outbox.blocked.items():
                 if queue not in reasons:
                     continue
@@ -131,8 +131,8 @@ class Resolver:
                     action is OutputAction.DROP
                     or any(not isinstance(one, Misconfigured) for one in failures)
                 )
-                (waiting if goes_on else blocked).add(region)
-        return OutputsLeft(tuple(sorted(blocked)), tuple(sorted(waiting - blocked)))
+                (recorded if goes_on else blocked).add(region)
+        return OutputsLeft(tuple(sorted(blocked)), tuple(sorted(recorded - blocked)))
 
     async def deliver(self, session: str, decision: ResolutionRequest) -> tuple[PendingOutbox, ...]:
         """Deliver now what regions miss of a session; the outboxes that some still wait for.

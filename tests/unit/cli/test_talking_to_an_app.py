@@ -312,7 +312,7 @@ BULK: dict[str, Any] = {
     "kind": "halt",
     "about": 3,
     "begun": "2026-01-01T00:00:00+00:00",
-    "outcomes": {"done": 0, "waiting": 0, "failed": 0, "over": 0, "refused": 0},
+    "outcomes": {"done": 0, "recorded": 0, "failed": 0, "over": 0, "refused": 0},
     "shown": [],
 }
 
@@ -387,8 +387,8 @@ def test_what_failed_again_and_a_decision_that_was_cancelled_are_no_success(run:
 
 
 def test_what_waits_for_a_region_alone_is_told_and_is_no_failure(run: Run) -> None:
-    told = [{"session": "N1", "outcome": "waiting", "text": "a sweep does it in east"}]
-    waits = {"outcomes": BULK["outcomes"] | {"waiting": 1}, "shown": told}
+    told = [{"session": "N1", "outcome": "recorded", "text": "a sweep does it in east"}]
+    waits = {"outcomes": BULK["outcomes"] | {"recorded": 1}, "shown": told}
     with running_app(answer_bulk(1, 2, **waits)) as app:
         status, out, _ = run("--url", app.url, "retry", "--all", "--why", "w", "--yes")
 

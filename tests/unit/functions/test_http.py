@@ -221,7 +221,7 @@ async def test_blocked_outputs_are_listed_and_sent_to_another_queue(world: World
     sent = await carry_out(world.west, resolution(**asked))
     again = await carry_out(world.west, resolution(**asked))
 
-    assert document(sent) == {"session": "acc-7", "blocked": [], "waiting": []}
+    assert document(sent) == {"session": "acc-7", "blocked": [], "recorded": []}
     assert (again.status_code, document(again)["type"]) == (409, "NotBlocked")
     for region in REGIONS:
         assert len(world.bus.messages(region, "out-2")) == 1
