@@ -21,16 +21,16 @@ QUEUE_NAMES = {
     HERE: "the app's own queue",
     EVERY_QUEUE: "the outputs of the entry",
 }
-# What Azure adds to an error for its support (several times, or cut off), UUIDs, other
-# long hexadecimal ids with a digit in them, and numbers.
+# UUIDs, other long hexadecimal ids with a digit in them, and numbers.
 VARYING = re.compile(
-    r"(?:Reference:\S+ )?TrackingId:(?:.*Timestamp:[^\s,)]*|.*)"
-    r"|(?<![^\W_])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![^\W_])"
+    r"(?<![^\W_])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![^\W_])"
     r"|(?<![^\W_])(?=[a-z]*\d)[0-9a-f]{8,}(?![^\W_])|\d+",
-    re.IGNORECASE | re.DOTALL,
+    re.IGNORECASE,
 )
+# What Azure adds to an error for its support: several times, or cut off.
+TRACKING = re.compile(r"(?:Reference:\S+ )?TrackingId:(?:.*Timestamp:[^\s,)]*|.*)", re.DOTALL)
 # A namespace, as Service Bus names it in its errors: by its host, or before the kind of the queue.
-NAMESPACE = re.compile(r"[\w-]+(?=\.servicebus\.|:(?:queue|topic):)", re.IGNORECASE)
+NAMESPACE = re.compile(r"(?<![\w-])[\w-]+(?=\.servicebus\.|:(?:queue|topic):)", re.IGNORECASE)
 
 
 class StandstillKind(StrEnum):
@@ -135,6 +135,8 @@ class Standstill:
         cause, names = self.cause, [self.session]
         if self.kind is StandstillKind.BLOCKED:
             cause, names = NAMESPACE.sub("…", cause), [*names, *self.regions]
+        if "TrackingId:" in cause:
+            cause = TRACKING.sub("…", cause)
         named = "|".join(map(re.escape, names))
         return VARYING.sub("…", re.sub(rf"(?<!\w)(?:{named})(?!\w)", "…", cause))
 
