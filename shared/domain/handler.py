@@ -130,12 +130,13 @@ class Context:
         one it follows from the message and the name, which is another one for each step of a
         message.
 
-        A call that raises NotDone has surely not happened: it is made again, `attempts` times in
-        all, and then StepFailed is raised here, in this run and in every later one. A call that
-        raises anything else, takes longer than `seconds`, or whose worker dies may have happened.
-        `on_unknown` says what becomes of it: with HALT the session waits until a person says
-        whether it happened, with REPEAT it is made again under the same key, and `ask(look_up)`
-        asks the outside first. Where that does not help within `attempts`, a person decides.
+        A call that raises NotDone did nothing: it is made again, `attempts` times in all, and then
+        StepFailed is raised here, in this run and in every later one; where an earlier call with
+        REPEAT may have happened, its message is a fault instead. A call that raises anything else,
+        takes longer than `seconds`, or whose worker dies may have happened. `on_unknown` says what
+        becomes of it: with HALT the session waits until a person says whether it happened, with
+        REPEAT it is made again under the same key, and `ask(look_up)` asks the outside first. Where
+        that does not help within `attempts`, a person decides.
 
         Steps may be asked for side by side. A handler that runs again has to ask for those that
         began, or its message is a fault. For async handlers of Kind.EFFECTFUL only; raises

@@ -69,7 +69,7 @@ def ask(look_up: Callable[..., Any]) -> AskOutside:
 
 
 class NotDone(Exception):
-    """Raised by the call of a step, or by its look-up: surely nothing has happened outside."""
+    """Raised by the call of a step: this call did nothing outside; by its look-up: no call did."""
 
 
 class StepError(Exception):

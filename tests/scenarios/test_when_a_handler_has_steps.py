@@ -11,7 +11,7 @@ from shared.domain.errors import NotOpen
 from shared.domain.handler import Context, Handlers, Kind, OnFault
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
-from shared.domain.steps import NotDone, OnUnknown
+from shared.domain.steps import NotDone, OnUnknown, StepFailed
 from shared.engine.consume.outcomes import Faulted, Parked, Processed
 from shared.engine.handle.limit import HandlerLoops
 from shared.testkit.memory_store import VirtualClock
@@ -284,6 +284,82 @@ async def test_when_a_failed_step_ends_the_message_a_retry_tries_it_and_no_other
 
     assert calls == ["reserve", "charge", "charge", "charge"]
     assert bought(world) == ["r", "c"]
+
+
+# A step that may be repeated is not written down before its call, so what one call says of itself
+# says nothing of the calls before it.
+
+
+class Refusing(Provider):
+    """A provider that did the first call, whose answer is lost, and refuses every other one."""
+
+    async def charge(self, *, key: str) -> str:
+        self.calls.append(key)
+        if len(self.calls) == 1:
+            await self.after()
+        raise NotDone("429")
+
+
+async def test_when_an_earlier_call_may_have_happened_a_refused_repetition_is_no_failure() -> None:
+    provider = Refusing()
+
+    async def break_off() -> None:
+        raise ConnectionResetError("gone")
+
+    provider.after = break_off
+    world = World(OrderedClock(), handlers=catching(provider))
+    assert isinstance(await world.east.consumer.consume(BUY), Faulted)
+    reason = world.entries()[-1]["reason"]
+    assert reason.startswith("StepUnknown: step 'charge' may have happened, key ")
+    assert reason.endswith(": NotDone: 429")
+
+    # A person's retry knows no more of it.
+    await world.west.resolver.resolve("acc-7", RETRY)
+    assert world.entries()[-1]["status"] == "faulted"
+    assert world.entries()[-1]["reason"] == reason
+    assert len(provider.calls) == 6
+
+
+async def test_when_its_first_owner_may_have_called_a_refused_repetition_is_no_failure() -> None:
+    provider, asked = Refusing(), asyncio.Event()
+
+    async def hang() -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    provider.after = hang
+    world = World(OrderedClock(), handlers=catching(provider))
+    dying = asyncio.ensure_future(world.east.consumer.consume(BUY))
+    await asked.wait()
+    dying.cancel()
+    await asyncio.wait([dying])
+    world.clock.seconds += LEASE_OVER
+
+    assert isinstance(await world.west.consumer.consume(BUY), Faulted)
+    assert "charge' may have happened" in world.entries()[-1]["reason"]
+
+
+async def test_when_every_call_was_refused_a_step_that_may_be_repeated_has_failed() -> None:
+    provider = Refusing()
+    world = World(OrderedClock(), handlers=catching(provider))
+
+    assert isinstance(await world.east.consumer.consume(BUY), Processed)
+    assert world.entries()[-1]["state"]["refused"] == ["charge"]
+
+
+def catching(provider: Refusing) -> Handlers:
+    """A handler that goes another way where its step surely did not happen."""
+    handlers = Handlers()
+
+    @handlers.register("buy", state=Purchase, body=Buy, kind=Kind.EFFECTFUL, attempts=9)
+    async def buy(_: Purchase, __: Buy, context: Context) -> Purchase:
+        try:
+            await context.step("charge", provider.charge, on_unknown=OnUnknown.REPEAT)
+        except StepFailed as failed:
+            return Purchase(refused=[failed.step])
+        return Purchase()
+
+    return handlers
 
 
 async def test_when_a_call_takes_longer_than_its_limit_it_may_have_happened() -> None:

@@ -111,6 +111,11 @@ class ClaimSteps:
         policy = request.on_unknown
         tries = silences = 0
         why = "the worker that began it ended"
+        # A refusal tells of one call. What may be repeated is not written down before it, so where
+        # this is no first run an earlier one may have called it, too.
+        lease, is_repeated = self.claim.lease, policy is OnUnknown.REPEAT
+        is_first = lease is not None and lease.tries <= 1 and self.claim.resolution is None
+        is_doubtful = is_repeated and not is_first
         while True:
             asks = is_unknown and isinstance(policy, AskOutside)
             used = silences if asks else tries
@@ -127,14 +132,15 @@ class ClaimSteps:
             except (asyncio.CancelledError, GeneratorExit, HandlerCutOff, RunEnded):
                 raise
             except NotDone as error:
-                is_unknown, why = False, describe_error(error)
-                if tries >= request.attempts:
+                is_unknown, why = is_doubtful, describe_error(error)
+                if tries >= request.attempts and not is_unknown:
                     failed = StepRecord(request.key, StepStatus.FAILED, reason=why)
                     return await self.at_worker(self.note(request.name, failed))
             except BaseException as error:
                 # Whatever it is: a call that raised may have happened, unless it says otherwise.
                 is_unknown, why = True, describe_error(error)
                 silences += asks
+                is_doubtful = is_repeated
             else:
                 return await self.at_worker(self.finish(request, result))
 
