@@ -26,7 +26,7 @@ HELD_SECONDS_MAX = 300.0
 type Point = tuple[str, str, str]
 type LogLine = dict[str, Any]
 # What it does with a request in place of its answer: before the effect, or after it.
-type Mishap = Callable[[Request], Response]
+type InjectedFault = Callable[[Request], Response]
 
 
 @dataclass
@@ -34,21 +34,22 @@ class PaymentServer:
     """A payment server with its log.
 
     A request that comes to one of the `holds` is kept there, without an answer, until `let_go`. One
-    that is held before its effect has none then. `mishaps` do with the requests of a point what
+    that is held before its effect has none then. `injected` do with the requests of a point what
     they like.
     """
 
     file: Path
     url: str = ""
     holds: set[Point] = field(default_factory=set)
-    mishaps: dict[Point, Mishap] = field(default_factory=dict)
+    injected: dict[Point, InjectedFault] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
     is_over: Event = field(default_factory=Event)
 
     def answer(self, request: Request) -> Response:
         """Do what is asked, once it is written down."""
         _, way, step = request.path.split("/")
-        key, session = request.headers.get("Idempotency-Key", ""), request.headers["Session"]
+        key = request.args.get("key") or request.headers.get("Idempotency-Key", "")
+        session = request.headers.get("Session", "")
         line = {"step": step, "key": key, "session": session, "who": request.headers.get("Who")}
         if request.method == "GET":
             return self.tell(line, way, request)
@@ -78,8 +79,8 @@ class PaymentServer:
 
     def come_to(self, point: Point, request: Request) -> Response | None:
         """Hold a request that is to be held here; what it is answered in place of its answer."""
-        if point in self.mishaps:
-            return self.mishaps[point](request)
+        if point in self.injected:
+            return self.injected[point](request)
         with self.lock:
             if point not in self.holds:
                 return None

@@ -65,7 +65,7 @@ async def buy(purchase: Purchase, body: Buy, context: Context) -> Purchase:
         return str(answer["receipt"])
 
     async def find(path: str, *, key: str) -> str:
-        status, answer = await call_server("GET", path, session, key)
+        status, answer = await call_server("GET", f"{path}?key={key}", session, key)
         if status == 404:
             raise NotDone("the server knows no such key")
         return str(answer["receipt"])
