@@ -20,6 +20,7 @@ from local.testing.control import request_json
 from local.testing.patience import wait_until
 from proof.bench.load import make_status
 from proof.testbed.command import RunFailed, show_progress
+from shared.domain.errors import OutcomeUnknown, Unavailable
 from shared.domain.message import Message, Number, derive_id, digest_content
 from shared.settings import Settings
 from shared.wiring import Adapters, open_producer
@@ -30,6 +31,7 @@ OUTPUTS_MAX = 1_000
 SECONDS_MAX = 600.0
 APPROVAL_SECONDS = 24 * 3600
 SENT_AT_ONCE = 16
+SENDING_TRIES_MAX, SENDING_PAUSE_SECONDS = 20, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,15 @@ async def send_all(cloud: CloudProcess, amounts: Amounts) -> None:
 
         async def send(own: list[Message]) -> None:
             async with slots:
-                await producer.send(own)
+                for tries_left in reversed(range(SENDING_TRIES_MAX)):
+                    try:
+                        await producer.send(own)
+                        return
+                    except (Unavailable, OutcomeUnknown):
+                        # On a busy machine a region may give no answer: the same is sent again.
+                        if not tries_left:
+                            raise
+                        await asyncio.sleep(SENDING_PAUSE_SECONDS)
 
         await asyncio.gather(*map(send, make_messages(amounts).values()))
     adapters = Adapters.of(settings)
@@ -251,17 +261,24 @@ class Truth:
 
 def find_hidden(cloud: CloudProcess) -> list[str]:
     """Name what the list of faults does not say of the journal, or says without a reason."""
-    truth = Truth.read(cloud)
-    wrong = list[str]()
-    for kind, there in (("halt", truth.halted), ("blocked", truth.blocked)):
-        listed, after = set[str](), ""
+    before = Truth.read(cloud)
+    listed = {kind: set[str]() for kind in ("halt", "blocked")}
+    for kind, sessions in listed.items():
+        after = ""
         while after is not None:
             path = f"faults?kind={kind}" + (f"&after={after}" if after else "")
             page = ask_app(cloud, "GET", path)
-            listed |= {one["session"] for one in page["standstills"]}
+            sessions |= {one["session"] for one in page["standstills"]}
             after = page["after"]
-        if listed != there:
-            wrong.append(f"{kind}: {len(there - listed)} missing, {len(listed - there)} too many")
+    wrong, later = list[str](), Truth.read(cloud)
+    # A sweep may end some while they are listed.
+    for kind, was, still in (
+        ("halt", before.halted, later.halted),
+        ("blocked", before.blocked, later.blocked),
+    ):
+        missing, surplus = (was & still) - listed[kind], listed[kind] - (was | still)
+        if missing or surplus:
+            wrong.append(f"{kind}: {len(missing)} missing, {len(surplus)} too many")
     return wrong
 
 
