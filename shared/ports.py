@@ -47,12 +47,14 @@ class Carried:
     recorded: doing so here costs no write of its own. `marker_seconds` is how long the markers of
     its messages are kept. `evicted` are the cursors of producer groups that the predecessor named
     and the entry does not. `version` is that of the predecessor, where it must not have changed.
+    `results` are those of steps, by name, that are put beside a claim.
     """
 
     left: tuple[str, ...] | None = None
     marker_seconds: int = MARKER_SECONDS
     evicted: Mapping[str, EvictedCursor] = field(default_factory=dict)
     version: str | None = None
+    results: Mapping[str, Any] = field(default_factory=dict)
 
 
 NOTHING_CARRIED = Carried()

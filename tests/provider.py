@@ -45,7 +45,8 @@ class Bought(BaseModel):
 class Provider:
     """Everything that was done, in order, as name and key.
 
-    One that `knows_keys` does each key once; one that `is_blind` finds nothing.
+    One that `knows_keys` does each key once; one that `is_blind` finds nothing. What it gives has a
+    `size`, which is made up of spaces.
     """
 
     knows_keys: bool = True
@@ -56,6 +57,7 @@ class Provider:
     looked_up: list[str] = field(default_factory=list)
     before: Happening = nothing
     after: Happening = nothing
+    size: int = 0
 
     def act(self, name: str) -> Callable[..., object]:
         """The call of a step."""
@@ -65,7 +67,7 @@ class Provider:
             await self.before()
             if not (self.knows_keys and (name, key) in self.done):
                 self.done.append((name, key))
-                self.receipts[key] = f"{name} {item}"
+                self.receipts[key] = f"{name} {item}".ljust(self.size)
             await self.after()
             return self.receipts[key]
 
@@ -104,7 +106,7 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
             try:
                 act = provider.act(name)
                 receipt = await context.step(name, act, body.item, on_unknown=on_unknown(name))
-                receipts.append(receipt)
+                receipts.append(receipt.rstrip())
             except StepFailed as failed:
                 refused.append(failed.step)
         whole = Purchase(receipts=purchase.receipts + receipts, refused=purchase.refused + refused)
@@ -123,6 +125,7 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
         receipts.append(
             await context.step(last, provider.act(last), body.item, on_unknown=on_unknown(last))
         )
+        receipts = [receipt.rstrip() for receipt in receipts]
         return Handled(
             Purchase(receipts=purchase.receipts + receipts, refused=purchase.refused),
             (Output("bought", Bought(receipts=receipts)),),
@@ -134,6 +137,12 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
 def bought(world: World) -> list[str]:
     states = [e["state"] for e in world.entries() if "state" in e]
     return list(states[-1]["receipts"]) if states else []
+
+
+def beside(world: World) -> list[str]:
+    """Results that lie beside claims, by the ids of their documents."""
+    stored = world.journal.partitions["acc-7"].items()
+    return [one for one, document in stored if "result" in document]
 
 
 def happened(step: str, result: object = None) -> ResolutionRequest:

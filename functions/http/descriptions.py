@@ -61,7 +61,8 @@ def describe_entry(entry: Entry) -> dict[str, Any]:
 def describe_step(name: str, step: StepRecord) -> dict[str, Any]:
     """Return a step of a handler: what is known of it, and its key at the outside."""
     said = {"name": name, "key": step.key, "status": step.status.value}
-    return keep_known(said | {"result": step.result, "reason": step.reason})
+    size = step.beside and step.beside.size
+    return keep_known(said | {"result": step.result, "result_bytes": size, "reason": step.reason})
 
 
 def describe_change(entry: Entry, written_at: float) -> dict[str, Any]:

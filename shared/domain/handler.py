@@ -125,10 +125,10 @@ class Context:
 
         `call(*arguments, key=...)` may be async. Once it has returned, its result is kept in the
         session's claim, and every later run of the handler, in any region, is given that and does
-        not call again. The result must be JSON, as for `captured`; all of a message are 128 KiB at
-        most. `key` is for the outside to recognise the step by, and the same in every run; without
-        one it follows from the message and the name, which is another one for each step of a
-        message.
+        not call again. The result must be JSON, as for `captured`; one is 800,000 bytes at most,
+        and all of a message are 4 MiB. `key` is for the outside to recognise the step by, and the
+        same in every run; without one it follows from the message and the name, which is another
+        one for each step of a message.
 
         A call that raises NotDone did nothing: it is made again, `attempts` times in all, and then
         StepFailed is raised here, in this run and in every later one; where an earlier call with

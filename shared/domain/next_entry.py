@@ -157,9 +157,13 @@ def count_try(claim: Entry, tries: int) -> Entry:
 
 
 def note_steps(claim: Entry, noted: Mapping[str, StepRecord]) -> Entry:
-    """A claim as its owner writes it with more of its steps known; its lease begins anew."""
+    """A claim as its owner writes it with more of its steps known; its lease begins anew.
+
+    Results that lie beside it are not in it.
+    """
     lease = claim.lease and replace(claim.lease, since=None)
-    return replace(claim, steps={**claim.steps, **noted}, lease=lease)
+    known = {n: replace(one, result=None) if one.beside else one for n, one in noted.items()}
+    return replace(claim, steps={**claim.steps, **known}, lease=lease)
 
 
 def complete(entry: Entry, result: HandlerResult, outbox: Outbox) -> Entry:

@@ -5,16 +5,28 @@ that is run again, by whichever worker, is given what is known and calls only wh
 that began and was not answered is unknown: it is asked for, repeated, or decided by a person.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-# So many steps a message has at most, and so many bytes of JSON their results: each write of the
-# claim writes all of them again.
+from shared.domain.errors import NotStorable
+
+# So many steps a message has at most.
 STEPS_MAX = 100
-RESULTS_BYTES_MAX = 131_072
+# The bytes of JSON of one result, which is written in one batch with its claim and the message, and
+# those of all results of a message.
+RESULT_BYTES_MAX = 800_000
+RESULTS_BYTES_MAX = 4 * 1024 * 1024
+# Each write of the claim writes again what is in it, so a larger result lies beside it, and so does
+# what would make more than this of all together: that costs less from the fourth write on.
+RESULT_INLINE_BYTES, RESULTS_INLINE_BYTES = 4_096, 32_768
+# The batch that ends a message removes what lies beside, and takes 100 operations. When so many lie
+# there, the claim holds more.
+BESIDE_MAX = 90
+RESULTS_INLINE_BYTES_MAX = 131_072
 NAME_CHARACTERS_MAX = 64
 
 
@@ -26,17 +38,26 @@ class StepStatus(StrEnum):
     FAILED = "failed"  # it did not happen, however often it was tried
 
 
+class Beside(NamedTuple):
+    """The position of the claim that a result was put beside, and the bytes of its JSON."""
+
+    position: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class StepRecord:
     """The record of one step. `key` is what the outside was given to recognise it by.
 
-    `result` is there where it is done, as JSON; `reason` says why it failed.
+    `result` is there where it is done, as JSON, unless it lies `beside` the claim and was not read;
+    `reason` says why it failed.
     """
 
     key: str
     status: StepStatus
     result: Any = None
     reason: str | None = None
+    beside: Beside | None = None
 
 
 # By the name of the step, in the order in which they were asked for.
@@ -158,6 +179,28 @@ def with_result(steps: KnownSteps, name: str, result: Any) -> KnownSteps:
     return {**steps, name: replace(steps[name], status=StepStatus.DONE, result=result)}
 
 
+def keep_result(steps: KnownSteps, key: str, result: Any, position: int) -> StepRecord:
+    """Return the record of a step that happened, whose result is kept in a claim or beside it.
+
+    `steps` are the others of its message, and `position` is the claim's. Raises NotStorable.
+    """
+    size = len(json.dumps(result))
+    beside = [one.beside.size for one in steps.values() if one.beside]
+    inline = len(json.dumps([one.result for one in steps.values() if not one.beside]))
+    if size > RESULT_BYTES_MAX:
+        raise NotStorable(f"its result has {size} bytes, over {RESULT_BYTES_MAX}")
+    if inline + sum(beside) + size > RESULTS_BYTES_MAX:
+        raise NotStorable(f"with its result all have over {RESULTS_BYTES_MAX} bytes")
+    is_large = size > RESULT_INLINE_BYTES or inline + size > RESULTS_INLINE_BYTES
+    if is_large and len(beside) < BESIDE_MAX:
+        return StepRecord(key, StepStatus.DONE, result, beside=Beside(position, size))
+    if inline + size > RESULTS_INLINE_BYTES_MAX:
+        raise NotStorable(
+            f"{BESIDE_MAX} results before it are large as well, and no more of them fit"
+        )
+    return StepRecord(key, StepStatus.DONE, result)
+
+
 def without_results(steps: KnownSteps) -> KnownSteps:
-    """Return what is kept of the steps of a message that is done: their names and keys."""
+    """Return what is kept of the steps of a message that has ended: not their results."""
     return {name: replace(one, result=None) for name, one in steps.items()}

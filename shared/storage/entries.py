@@ -37,7 +37,7 @@ from shared.domain.message import (
 )
 from shared.domain.outbox import PendingOutbox, Staged
 from shared.domain.producer import HTTP_GROUP, HTTP_SOURCE
-from shared.domain.steps import StepRecord, StepStatus, unknown_steps
+from shared.domain.steps import Beside, StepRecord, StepStatus, unknown_steps
 from shared.ports import (
     Carried,
     CreateDocument,
@@ -54,6 +54,7 @@ from shared.ports import (
 from shared.storage.documents import (
     OF_OLD_RELEASE,
     TTL_FIELD,
+    WAITING_SECONDS,
     WRITTEN_FIELD,
     decode_kept,
     decode_number,
@@ -329,14 +330,27 @@ def encode_identity(identity: MessageIdentity) -> Document:
 
 
 def encode_step(name: str, step: StepRecord) -> Document:
-    said = {"result": step.result, "reason": step.reason}
+    said = {"result": step.result, "reason": step.reason, "beside": step.beside}
     named: Document = {"name": name, "key": step.key, "status": step.status.value}
     return named | {field: value for field, value in said.items() if value is not None}
 
 
 def decode_step(document: Mapping[str, Any]) -> tuple[str, StepRecord]:
     status, result = StepStatus(document["status"]), document.get("result")
-    return document["name"], StepRecord(document["key"], status, result, document.get("reason"))
+    beside = Beside(*document["beside"]) if "beside" in document else None
+    record = StepRecord(document["key"], status, result, document.get("reason"), beside)
+    return document["name"], record
+
+
+def result_id(position: int, step: str) -> str:
+    return f"result-{position_id(position)}-{derive_id(step)}"
+
+
+def encode_result(entry: Entry, position: int, step: str, result: Any) -> Document:
+    """Return the result of a step that lies beside a claim; None lets the store remove it."""
+    document: Document = {"id": result_id(position, step), "session": entry.session}
+    kept = {TTL_FIELD: WAITING_SECONDS} if result is None else {"result": result}
+    return document | {"kind": "result"} | kept
 
 
 def encode_input(kept: KeptInput) -> Document:
@@ -410,7 +424,7 @@ def append_operations(  # noqa: C901 - flat: the parts of a batch, in their orde
     evicted = carried.evicted.items()
     operations += [UpsertDocument(encode_cursor(entry.session, *named)) for named in evicted]
     # 7. What is too large for the entry lies beside it.
-    if entry.state_apart or isinstance(entry.outbox.location, Staged):
+    if entry.state_apart or entry.steps or isinstance(entry.outbox.location, Staged):
         operations += keep_beside(entry)
     # 8. A saga is listed as this entry leaves it.
     is_of_saga = entry.session.startswith(SAGA_SESSION_PREFIX)
@@ -457,6 +471,8 @@ def replace_operations(
             operations.append(CreateDocument(marker, WriteResult.SEEN_BEFORE))
         if is_first_parked(entry):
             operations.append(UpsertDocument(encode_waiting(entry.session, waits=True)))
+    results = (encode_result(entry, entry.position, *one) for one in carried.results.items())
+    operations += map(UpsertDocument, results)
     if entry.session.startswith(SAGA_SESSION_PREFIX):
         operations += list_saga(entry)
     return operations + keep_beside(entry)
@@ -465,11 +481,18 @@ def replace_operations(
 def keep_beside(entry: Entry) -> list[Operation]:
     """Return what keeps a state beside its entry, and staged outputs from vanishing by themselves.
 
-    An attempt that was too slow finds these gone, and cannot commit.
+    An attempt that was too slow finds these gone, and cannot commit. The results of steps vanish
+    with the end of their message. A fault that halts its session is none: they go on from there.
     """
     operations: list[Operation] = [UpsertDocument(encode_state(entry))] if entry.state_apart else []
     staged = staged_ids(entry.outbox.location) if isinstance(entry.outbox.location, Staged) else []
-    return operations + [PatchDocument(one, {"/ttl": -1}, WriteResult.ORPHANED) for one in staged]
+    operations += [PatchDocument(one, {"/ttl": -1}, WriteResult.ORPHANED) for one in staged]
+    is_halted = entry.halt is not None and entry.halt.at == entry.position
+    if entry.status is Status.WORKING or is_halted:
+        return operations
+    # They are not deleted: to delete what a person deleted by hand would refuse the batch for ever.
+    ended = ((one.beside.position, name) for name, one in entry.steps.items() if one.beside)
+    return operations + [UpsertDocument(encode_result(entry, *one, None)) for one in ended]
 
 
 def patch_pending(

@@ -95,6 +95,7 @@ from shared.storage.entries import (
     position_id,
     processed_by_position,
     replace_operations,
+    result_id,
     state_id,
     with_state,
 )
@@ -218,7 +219,7 @@ class Journal:
         carried: Carried = NOTHING_CARRIED,
         waiting: ParkedMessage | None = None,
     ) -> WriteResult:
-        """Replace a claim, and park a message beside it, all or none: one batch.
+        """Replace a claim, and put results or a message beside it, all or none: one batch.
 
         CREATED, or TAKEN if the version is another. Raises NotStorable.
         """
@@ -230,6 +231,11 @@ class Journal:
                 raise
             return await self.replace(leave_inputs_out(entry), version, carried, waiting)
         return result
+
+    async def result(self, session: str, position: int, step: str) -> Any:
+        """Return the result of a step that was put beside a claim, or None: one read."""
+        document = await self.container.read(session, result_id(position, step))
+        return document.get("result") if document else None
 
     async def parked(self, session: str, number: Number) -> Message | None:
         """Return the message parked under a number, or None: one read."""

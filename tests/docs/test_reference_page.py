@@ -40,7 +40,7 @@ from shared.domain.outbox import (
 )
 from shared.domain.resolution import ARGUMENTS, VERBS, ResolutionAction
 from shared.domain.standstill import Standstill, StandstillKind
-from shared.domain.steps import StepRecord, StepStatus
+from shared.domain.steps import Beside, StepRecord, StepStatus
 from shared.engine.sagas.sagas import SagaResponse
 from tests.docs.pages import coded, page
 from tests.world import World, message
@@ -77,6 +77,7 @@ WHOLE = Entry(
     lagging=("west",),
     steps={
         "charge": StepRecord("k", StepStatus.DONE, "payment 12"),
+        "read": StepRecord("k", StepStatus.DONE, beside=Beside(0, 5_000)),
         "ship": StepRecord("k", StepStatus.FAILED, reason="the warehouse is closed"),
     },
     parked={"g": 1},

@@ -15,6 +15,7 @@ from tests.provider import (
     RECEIPTS,
     STEPS,
     Provider,
+    beside,
     bought,
     decide_unknown,
     purchases,
@@ -23,18 +24,24 @@ from tests.world import World
 
 
 # Five ways of going wrong follow each other for each call, so every third has all ways and calls.
+# Results of 5,000 bytes lie beside their claims.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "policy", "every"),
+    ("kind", "policy", "size", "every"),
     [
-        pytest.param(kind, policy, every, marks=[] if every > 1 else pytest.mark.proof)
-        for kind, policy, every in [*product(KINDS, POLICIES, [1]), ("gather", "halt", 3)]
+        pytest.param(kind, policy, size, every, marks=[] if every > 1 else pytest.mark.proof)
+        for kind, policy, size, every in [
+            *product(KINDS, POLICIES, [0, 5_000], [1]),
+            ("gather", "halt", 0, 3),
+            ("buy", "ask", 5_000, 3),
+        ]
     ],
 )
 async def test_whatever_call_goes_wrong_each_step_is_done_once(
-    kind: str, policy: str, every: int
+    kind: str, policy: str, size: int, every: int
 ) -> None:
-    arriving, provider = replace(BUY, type=kind), Provider(knows_keys=policy == "repeat")
+    arriving = replace(BUY, type=kind)
+    provider = Provider(knows_keys=policy == "repeat", size=size)
     decided, seen = 0, 0
 
     async def work(world: World) -> None:
@@ -49,6 +56,7 @@ async def test_whatever_call_goes_wrong_each_step_is_done_once(
         expected = expected or sent(world, "east")
         assert sorted(provider.names) == sorted(STEPS), world.fault_plan
         assert bought(world) == RECEIPTS, world.fault_plan
+        assert beside(world) == [], world.fault_plan
         assert sent(world, "east") == sent(world, "west") == expected, world.fault_plan
         seen += 1
     assert seen > 40

@@ -11,6 +11,7 @@ from proof.simulation.work.accounts import Account, Amount, booked, receipt
 from proof.simulation.world.recorder import Violation
 from proof.simulation.world.world import World
 from shared.domain.handler import Context, Handled, Handlers, Kind
+from shared.domain.journal import Status
 from shared.domain.message import derive_id
 from shared.domain.producer import Draft
 from shared.domain.steps import AskOutside, NotDone, OnUnknown, ask
@@ -18,6 +19,8 @@ from shared.domain.steps import AskOutside, NotDone, OnUnknown, ask
 TRADE, BASKET = "account.trade", "account.basket"
 # How often a message is a trade or a basket.
 TRADES = 0.5
+# What the exchange says of each second order is too much for a claim.
+LARGE = 5_000
 # A whole trade is longer than a lease now and then.
 CALL_SECONDS = 4.0
 # How often the exchange refuses at first, and how often its answer is lost, by step.
@@ -54,15 +57,18 @@ class Exchange:
                 raise ConnectionError("the exchange was cut off")
         finally:
             self.under_way[key] -= 1
-        return self.receipts[key]
+        return self.tell(key)
+
+    def tell(self, key: str) -> str:
+        """Return all that it says of an order: its receipt, and spaces."""
+        return self.receipts[key].ljust(LARGE if key[-1] in "02468ace" else 0)
 
     async def look_up(self, *, key: str) -> str:
         """Return the receipt of a key; none is there before its order has taken effect."""
         await asyncio.sleep(0)
-        found = self.look(key)
-        if found is None:
+        if self.look(key) is None:
             raise NotDone(f"no order {key}")
-        return found
+        return self.tell(key)
 
     def look(self, key: str) -> str | None:
         """Return what a person finds, who may have it done again where that is nothing."""
@@ -110,7 +116,9 @@ def traded(
     account: Account, body: Amount, context: Context, receipts: list[str]
 ) -> Handled[Account]:
     after = booked(account, body)
-    return Handled(after, (receipt(after, context, " ".join(receipts)),))
+    # Whatever was given, so that a wrong one is told and seen.
+    text = " ".join(str(one).strip() for one in receipts)
+    return Handled(after, (receipt(after, context, text),))
 
 
 class TradeMessages(AccountMessages):
@@ -127,6 +135,11 @@ class TradeMessages(AccountMessages):
 def trade_violations(world: World, exchange: Exchange) -> Iterator[Violation]:
     """Check that no step acted oftener than its policy says, and that each result is its own."""
     for session, entries in world.journal.store.entries.items():
+        newest = world.journal.newest(session)
+        if newest and newest.status is not Status.WORKING and newest.halt is None:
+            left = world.journal.store.partitions[session].items()
+            for document_id in (one for one, document in left if "result" in document):
+                yield Violation("P8", f"{session}: {document_id} is left")
         for _, entry in sorted(entries.items()):
             where = f"{session}/{entry['id']}"
             for step in entry.get("steps", ()):

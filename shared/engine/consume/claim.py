@@ -250,6 +250,7 @@ class Claims:
         """
         steps = ClaimSteps(self.worker, claim, self.runner.threads)
         until = began + self.worker.policy.handler_seconds
+        await steps.read_results()
         try:
             result = await self.runner.run_once(handler, given, message_in(claim), steps)
         except Exception:

@@ -11,11 +11,11 @@ does, in a loop of its own.
 
 import asyncio
 import inspect
-import json
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -24,7 +24,7 @@ from shared.domain.errors import NotStorable, OutcomeUnknown, Unavailable
 from shared.domain.handler import keep_captured
 from shared.domain.journal import Entry, Status
 from shared.domain.steps import (
-    RESULTS_BYTES_MAX,
+    RESULT_BYTES_MAX,
     STEPS_MAX,
     AskOutside,
     NotDone,
@@ -35,13 +35,14 @@ from shared.domain.steps import (
     StepsChanged,
     StepStatus,
     StepUnknown,
+    keep_result,
     unknown_steps,
 )
 from shared.engine.handle.handle import RETRY_SECONDS
 from shared.engine.handle.limit import HandlerCutOff, HandlerThreads, TookTooLong, ignore_result
 from shared.engine.handle.raised import describe_error
 from shared.engine.worker import Worker
-from shared.ports import WriteResult
+from shared.ports import NOTHING_CARRIED, Carried, WriteResult
 from shared.storage.journal import Journal
 
 # A handler that runs again is given what is known without waiting, so whatever it asks for side by
@@ -74,7 +75,9 @@ class ClaimSteps:
         self.claim = claim
         self.threads = threads
         self.loop = asyncio.get_running_loop()
+        # What is known by the claim, and besides what has happened and is not yet noted.
         self.known: dict[str, StepRecord] = dict(claim.steps)
+        self.kept: dict[str, StepRecord] = dict(claim.steps)
         self.earlier = frozenset(claim.steps)
         self.expected: set[str] = set()
         self.asked: set[str] = set()
@@ -218,15 +221,14 @@ class ClaimSteps:
         """Keep the result of a step that happened."""
         try:
             kept = keep_captured(request.name, result)
-            results = [one.result for one in self.known.values()]
-            if len(json.dumps([*results, kept])) > RESULTS_BYTES_MAX:
-                raise NotStorable(f"the results are over {RESULTS_BYTES_MAX} bytes")
+            record = keep_result(self.kept, request.key, kept, self.claim.position)
         except NotStorable as error:
             # It happened, and nobody will ever know its result from here.
             if request.name not in self.known:
                 await self.note(request.name, StepRecord(request.key, StepStatus.BEGUN))
             await self.leave_unknown(request, str(error))
-        return await self.note(request.name, StepRecord(request.key, StepStatus.DONE, kept))
+        self.kept[request.name] = record
+        return await self.note(request.name, record)
 
     async def leave_unknown(self, request: StepRequest, why: str) -> None:
         """End the run, because a person has to say what came of a step."""
@@ -243,14 +245,37 @@ class ClaimSteps:
         self.ended = self.ended or why
         raise RunEnded
 
+    async def read_results(self) -> None:
+        """Read the results that earlier runs put beside the claim, before the handler asks.
+
+        Raises ClaimLost where the store does not help, and StepUnknown where a result is gone.
+        """
+        read, session = self.worker.journal.result, self.claim.session
+        apart = {
+            n: partial(read, session, s.beside[0], n) for n, s in self.known.items() if s.beside
+        }
+        try:
+            results = await asyncio.gather(*map(self.insist, apart.values()))
+        except Unavailable as error:
+            self.worker.failure_log.add("reading the result of a step", "the journal", error)
+            raise ClaimLost from error
+        for name, result in zip(apart, results, strict=True):
+            one = self.known[name]
+            self.known[name] = replace(one, result=result)
+            if result is None:
+                with suppress(RunEnded):
+                    await self.note(name, StepRecord(one.key, StepStatus.BEGUN))
+                    self.end(StepUnknown(f"the result of step {name!r}, key {one.key!r}, is gone"))
+                raise self.ended or ClaimLost()
+
     async def note(self, name: str, record: StepRecord) -> StepRecord:
         """Write into the claim what is known of a step, together with others that wait for that."""
         self.unwritten[name] = record
         async with self.writing:
             if self.is_closed:
                 raise RunEnded
-            if name in self.unwritten:
-                noted, self.unwritten = self.unwritten, {}
+            while name in self.unwritten:
+                noted = take_note(self.unwritten)
                 try:
                     await self.write(noted)
                 except BaseException as error:
@@ -268,16 +293,23 @@ class ClaimSteps:
 
         Raises ClaimLost, Unavailable or OutcomeUnknown.
         """
+        results = {name: one.result for name, one in noted.items() if one.beside}
+        if not await self.insist(
+            lambda: change_claim(
+                self.worker.journal,
+                self.claim,
+                lambda stored: next_entry.note_steps(stored, noted),
+                Carried(results=results),
+            )
+        ):
+            raise ClaimLost
+
+    async def insist[T](self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call of the journal until it helps, a few times. Raises as its last try."""
         failed, waits = 0, self.worker.policy.waits
         while True:
             try:
-                if await change_claim(
-                    self.worker.journal,
-                    self.claim,
-                    lambda stored: next_entry.note_steps(stored, noted),
-                ):
-                    return
-                raise ClaimLost
+                return await call()
             except (Unavailable, OutcomeUnknown):
                 failed += 1
                 if failed >= waits.unknown_tries:
@@ -309,8 +341,23 @@ class ClaimSteps:
             raise StepUnknown(f"step {join(unknown)} was under way when the handler returned")
 
 
+def take_note(unwritten: dict[str, StepRecord]) -> dict[str, StepRecord]:
+    """Take what one note writes: as much as a batch takes beside the claim, in its order."""
+    taken: dict[str, StepRecord] = {}
+    size = 0
+    for name, one in list(unwritten.items()):
+        size += one.beside.size if one.beside else 0
+        if size > RESULT_BYTES_MAX:
+            break
+        taken[name] = unwritten.pop(name)
+    return taken
+
+
 async def change_claim(
-    journal: Journal, claim: Entry, change: Callable[[Entry], Entry]
+    journal: Journal,
+    claim: Entry,
+    change: Callable[[Entry], Entry],
+    carried: Carried = NOTHING_CARRIED,
 ) -> Entry | None:
     """Write a claim as a change makes it of the stored one; None where it is lost or has ended.
 
@@ -327,7 +374,7 @@ async def change_claim(
         # A try before may have had no answer, and been written all the same.
         if changed == stored.entry:
             return changed
-        if await journal.replace(changed, stored.version) is WriteResult.CREATED:
+        if await journal.replace(changed, stored.version, carried) is WriteResult.CREATED:
             return changed
 
 

@@ -32,11 +32,12 @@ from shared.domain.reports import SKIPPED_BODY, SKIPPED_TYPE
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import key_of
 from shared.domain.steps import (
-    NO_STEPS,
+    RESULTS_INLINE_BYTES_MAX,
     KnownSteps,
     unknown_steps,
     with_result,
     without_last_failed,
+    without_results,
     without_step,
 )
 from shared.engine.consume.consume import AGAIN, Consumer
@@ -357,7 +358,7 @@ def decide_steps(fault: Entry, decision: ResolutionRequest) -> KnownSteps:
     """Return what is known of the steps of a fault's message after a decision about it.
 
     Raises NotOpen where the step is not unknown, or where one is and the decision would have it
-    repeated without saying so; InvalidMessage for a result that is no JSON.
+    repeated without saying so; InvalidMessage for a result that is no JSON, or too large.
     """
     steps, unknown = fault.steps, unknown_steps(fault.steps)
     if decision.step is not None:
@@ -369,9 +370,13 @@ def decide_steps(fault: Entry, decision: ResolutionRequest) -> KnownSteps:
             result = keep_captured(decision.step, json.loads(decision.body or b"null"))
         except (ValueError, RecursionError) as error:
             raise InvalidMessage(f"the result of step {decision.step!r} is no JSON") from error
+        if len(json.dumps(result)) > RESULTS_INLINE_BYTES_MAX:
+            raise InvalidMessage(
+                f"the result of step {decision.step!r} has over {RESULTS_INLINE_BYTES_MAX} bytes"
+            )
         return with_result(steps, decision.step, result)
     if decision.action is ResolutionAction.SKIP:
-        return NO_STEPS
+        return without_results(steps)
     if unknown:
         raise NotOpen(
             f"step {unknown[0]!r} may have happened: say happened or not-happened, or skip"
