@@ -85,6 +85,10 @@ class Provider:
 
         return ask(look)
 
+    def policy(self, name: str, kind: str) -> OnUnknown | AskOutside:
+        """The policy of a step, one of POLICIES."""
+        return self.look_up(name) if kind == "ask" else OnUnknown(kind)
+
     @property
     def names(self) -> list[str]:
         """What was done, by name."""
@@ -95,9 +99,6 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
     """Handlers of a purchase in five steps, one after another or side by side."""
     handlers = Handlers()
 
-    def on_unknown(name: str) -> OnUnknown | AskOutside:
-        return provider.look_up(name) if policy == "ask" else OnUnknown(policy)
-
     @handlers.register("buy", state=Purchase, body=Buy, kind=Kind.EFFECTFUL, attempts=attempts)
     async def buy(purchase: Purchase, body: Buy, context: Context) -> Handled[Purchase]:
         """Buy in steps; what is refused is left out."""
@@ -105,7 +106,8 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
         for name in STEPS:
             try:
                 act = provider.act(name)
-                receipt = await context.step(name, act, body.item, on_unknown=on_unknown(name))
+                on_unknown = provider.policy(name, policy)
+                receipt = await context.step(name, act, body.item, on_unknown=on_unknown)
                 receipts.append(receipt.rstrip())
             except StepFailed as failed:
                 refused.append(failed.step)
@@ -118,12 +120,16 @@ def purchases(provider: Provider, policy: str = "ask", attempts: int = 3) -> Han
         *first, last = STEPS
         receipts = await asyncio.gather(
             *(
-                context.step(one, provider.act(one), body.item, on_unknown=on_unknown(one))
+                context.step(
+                    one, provider.act(one), body.item, on_unknown=provider.policy(one, policy)
+                )
                 for one in first
             )
         )
         receipts.append(
-            await context.step(last, provider.act(last), body.item, on_unknown=on_unknown(last))
+            await context.step(
+                last, provider.act(last), body.item, on_unknown=provider.policy(last, policy)
+            )
         )
         receipts = [receipt.rstrip() for receipt in receipts]
         return Handled(

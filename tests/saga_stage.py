@@ -58,9 +58,11 @@ class Stage(World):
         message = Message(message_id, session, kind, body.encode(), time=at)
         await self.worker().consumer.ask(message)
 
-    async def start(self, key: str, order: str, region: str = "east") -> SagaResponse:
-        """Start a saga that takes an order to its end."""
-        return await self.book(region).start(key, "order.place", order.encode())
+    async def start(
+        self, key: str, order: str, region: str = "east", kind: str = "order.place"
+    ) -> SagaResponse:
+        """Start a saga that takes an order to its end, or another one."""
+        return await self.book(region).start(key, kind, order.encode())
 
     async def walk(self, key: str, region: str = "east", stand_by_seconds: float = 0.0) -> "Walk":
         """A new instance of a started saga in a region."""

@@ -80,10 +80,11 @@ def interpret(reply: Reply | None) -> StepReply | None:
     it run again.
     """
     match reply:
-        case Answered(answer=answer):
-            refused = (answer or {}).get("refused")
-            outcome = StepOutcome.DONE if refused is None else StepOutcome.REFUSED
-            return StepReply(outcome=outcome, reason=refused)
+        case Answered(answer={"refused": str(refused)}):
+            return StepReply(outcome=StepOutcome.REFUSED, reason=refused)
+        case Answered():
+            # A field of that name which is no text is the handler's own.
+            return StepReply(outcome=StepOutcome.DONE)
         case Failed(reason, halts=False) | Conflicting(reason):
             return StepReply(outcome=StepOutcome.REFUSED, reason=reason)
         case Expired(reason):
