@@ -62,16 +62,17 @@ def trade(outside: Outside) -> Handlers:
             raise NotDone(f"nothing is known of {key}")
         return key
 
-    async def pay(amount: int, *, key: str) -> str:
+    async def pay(amount: int, size: int, *, key: str) -> str:
         await outside.pay(key, amount)
-        return key
+        return key.ljust(size)
 
     @handlers.register("account.trade", state=Account, body=Amount, kind=Kind.EFFECTFUL)
     async def trade(account: Account, body: Amount, context: Context) -> Handled[Account]:
         """Pay twice, book the amount and send a receipt."""
-        first = await context.step("first", pay, body.amount, on_unknown=ask_outside(find))
-        second = await context.step("second", pay, 7, on_unknown=OnUnknown.REPEAT)
-        return billed(account, body, first + second, context)
+        # The first result lies beside the claim.
+        first = await context.step("first", pay, body.amount, 5_000, on_unknown=ask_outside(find))
+        second = await context.step("second", pay, 7, 0, on_unknown=OnUnknown.REPEAT)
+        return billed(account, body, first.strip() + second, context)
 
     return handlers
 
