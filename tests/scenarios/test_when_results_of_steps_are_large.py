@@ -13,8 +13,11 @@ from shared.domain.steps import (
     BESIDE_MAX,
     RESULT_BYTES_MAX,
     RESULT_INLINE_BYTES,
+    Beside,
     NotDone,
     OnUnknown,
+    StepRecord,
+    keep_result,
 )
 from shared.engine.consume.outcomes import Faulted, Processed
 from tests.business import LEASE_OVER, OrderedClock, nothing
@@ -242,6 +245,17 @@ async def test_when_results_cannot_be_read_the_handler_does_not_begin() -> None:
 
 
 # What fits.
+
+
+def test_small_results_stay_in_the_claim() -> None:
+    """They cost what they did, up to so many bytes of all."""
+    known: dict[str, StepRecord] = {}
+    for n in range(9):
+        known[f"step {n}"] = keep_result(known, "k", "x" * (RESULT_INLINE_BYTES - 2), 3)
+
+    assert [one.beside for one in known.values()] == [None] * 7 + [Beside(3, 4_096)] * 2
+    assert keep_result({}, "k", "x" * (RESULT_INLINE_BYTES - 1), 3).beside == Beside(3, 4_097)
+    assert keep_result(known, "k", "x", 3).beside is None
 
 
 async def test_results_fit_beside_the_largest_message() -> None:
