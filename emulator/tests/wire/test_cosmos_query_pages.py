@@ -1,7 +1,7 @@
 """Queries that come in pages and from several physical partitions, through both clients."""
 
 import base64
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from random import Random
 from typing import Any
 from uuid import uuid4
@@ -65,6 +65,35 @@ async def test_pages_join_to_the_whole_without_gap_or_overlap(journal: Any, orde
     assert [len(page) for page in pages] == [20, 20, 20, 20, 15]
     everything = LONG[::-1] if "DESC" in order else LONG
     assert [one for page in pages for one in page] == everything
+
+
+ODD_TEXTS = ["", "Z", "a", "a\0b", 'a"b', "aa", "\u00e9", "\uffff", "\U0001f600"]
+
+
+@pytest.mark.parametrize("direction", ["", "DESC"])
+@pytest.mark.parametrize(
+    ("condition", "is_meant"),
+    [
+        ("true", lambda _: True),
+        ("c.text >= ''", lambda _: True),
+        ("c.text > 'a'", lambda text: text > "a"),
+        ("c.text >= '' AND STARTSWITH(c.text, 'a')", lambda text: text.startswith("a")),
+    ],
+)
+async def test_texts_are_ordered_by_their_characters_whether_sql_sorts_them_or_not(
+    account: RunningAccount, condition: str, is_meant: Callable[[str], bool], direction: str
+) -> None:
+    for n, text in enumerate(Random(3).sample([*ODD_TEXTS, *ODD_TEXTS], 2 * len(ODD_TEXTS))):
+        account.flights.upsert_item({"id": f"{n}", "tail": "odd", "text": text, "n": n})
+    text = f"SELECT c.text, c.n FROM c WHERE {condition} ORDER BY c.text {direction}"
+
+    pages = await pages_of(
+        account.flights.query_items(text, partition_key="odd", max_item_count=5).by_page()
+    )
+
+    found = [(one["text"], one["n"]) for page in pages for one in page]
+    assert len(found) == 2 * sum(map(is_meant, ODD_TEXTS))
+    assert found == sorted(found, reverse=bool(direction))
 
 
 async def test_a_query_resumes_from_a_token_behind_what_was_shown(journal: Any) -> None:

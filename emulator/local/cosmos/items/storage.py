@@ -5,6 +5,7 @@ transaction is isolated because nothing else can run inside it. With a file, the
 WAL: what was answered survives the death of the process, though not a loss of power.
 """
 
+import json
 import sqlite3
 import time
 from collections import deque
@@ -137,6 +138,11 @@ class VersionHistory:
             self._connection.execute("DROP VIEW temp.items")
 
 
+def read_text(body: str, name: str) -> str:
+    """Return the text of a property, which SQLite would read up to its first NUL alone."""
+    return str(json.loads(body)[name])
+
+
 class Storage:
     """An open database file, or memory; also the source of numbers.
 
@@ -156,6 +162,7 @@ class Storage:
         self.connection.execute("PRAGMA recursive_triggers = ON")
         self.connection.executescript(SCHEMA)
         self.connection.create_function("newest_version", 0, lambda: self.version)
+        self.connection.create_function("text_at", 2, read_text, deterministic=True)
         self._clock = clock
         rows = self.connection.execute("SELECT container, pkrange, lsn FROM newest")
         self._lsns: dict[tuple[int, int], int] = {row[:2]: row[2] for row in rows}

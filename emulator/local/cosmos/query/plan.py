@@ -2,7 +2,9 @@
 
 The parts of the condition that speak of `id`, `_ts` or the partition key, and an ORDER BY of `id`
 or `_ts`, become SQL over indexed columns; what remains is evaluated item by item. So "the newest id
-of one partition" reads one row, however long the partition is.
+of one partition" reads one row, however long the partition is. An ORDER BY of a property that the
+condition compares with a text is SQL as well: every item that is left has a text there, and SQLite
+sorts ten thousand of them in a tenth of the time that it takes to parse the items.
 
 Of what remains, a condition that an index serves rules out items that need not be looked at, nor be
 charged. A condition of a property and constants is served where the indexing policy covers the
@@ -86,12 +88,46 @@ def plan_query(query: Query, container: Container, key: str | None) -> QueryPlan
                 plan.narrow(clause, *texts)
         else:
             plan.scanned.append(conjunct)
-    if len(query.order) == 1 and (column := ORDERED.get(query.order[0].path)):
-        plan.keys = (plan.time_column if column == "ts" else column, "birth")
-        plan.is_descending = query.order[0].is_descending
-    elif query.order:
-        plan.is_ordered = False
+    if len(query.order) == 1:
+        path, plan.is_descending = query.order[0].path, query.order[0].is_descending
+        if column := ORDERED.get(path):
+            plan.keys = (plan.time_column if column == "ts" else column, "birth")
+            return plan
+        if order_by_text(plan, path):
+            return plan
+    plan.is_ordered = not query.order
     return plan
+
+
+def order_by_text(plan: QueryPlan, path: PathSteps) -> bool:
+    """Let SQL sort by a property, where it can hold its name, and each item left has a text there.
+
+    What the condition compares it with is SQL as well.
+    """
+    name = path[0]
+    if len(path) > 1 or not isinstance(name, str) or not name.isidentifier():
+        return False
+    nul = write_json("\0").strip('"')
+    whole = f"WHEN instr(body, '{nul}') THEN text_at(body, '{name}')"
+    text = f"CASE {whole} ELSE json_extract(body, '$.{name}') END"
+    is_text = False
+    for condition in plan.served:
+        match condition:
+            case Comparison(operator, PropertyPath(found), Literal(str(value))) if (
+                found == path and operator != "!="
+            ):
+                plan.narrow(f"{text} {operator} ?", value)
+                is_text = True
+            case FunctionCall("STARTSWITH", (PropertyPath(found), Literal(str(value)))) if (
+                found == path
+            ):
+                plan.narrow(f"{text} BETWEEN ? AND ?", value, value + HIGHEST_CHARACTER)
+                is_text = True
+            case _:
+                pass
+    if is_text:
+        plan.keys = (text, "birth")
+    return is_text
 
 
 def list_conjuncts(condition: Expression | None) -> list[Expression]:
