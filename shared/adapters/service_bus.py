@@ -256,14 +256,20 @@ class ServiceBus:
         self, region: str, queue: str, session: str, after: int, limit: int
     ) -> Browsed:
         """See Browser.browse_session: the SDK looks at a session's messages by a lock of it."""
+        namespace = self.namespaces[region]
         with looking(region, queue):
             receiver = await self.lock_session(region, queue, session)
+            if receiver is None and namespace.closing:
+                # A look before this one may still hold the session.
+                await asyncio.wait(namespace.closing)
+                receiver = await self.lock_session(region, queue, session)
             if receiver is None:
                 return Browsed([], is_all=False)
             try:
                 return await self.peek_into([receiver], after, limit)
             finally:
-                await close_in_time(receiver)
+                # The SDK lets the session go at once, and then takes a second for its own tasks.
+                namespace.close_later(receiver)
 
     async def browse_sessions(self, region: str, queue: str, limit: int) -> Browsed:
         """See Browser.browse_sessions: each session is held, so that the next one is another.
