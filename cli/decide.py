@@ -212,7 +212,7 @@ def decide_about_causes(
     if not chosen:
         raise Misuse(f"nothing that was chosen needs attention and is ended by {said['action']}")
     if dry_run or not yes:
-        print_causes({"causes": chosen, "more": counted["more"]})
+        print_causes({**counted, "causes": chosen})
     if dry_run:
         return
     total = sum(one["count"] for one in chosen)

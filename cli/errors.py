@@ -13,7 +13,7 @@ from cli.client import AppClient, AppRefused
 from cli.decide import Body, Who, Why, Yes, read_body_option, require_yes
 from cli.display import print_json, print_table, tell
 from cli.failures import REFUSED, Misuse, NoAnswer
-from cli.look import PAGE, AsJson, client_of
+from cli.look import PAGE, SHOWN, AsJson, client_of
 from shared.domain.json_text import write_object
 
 REPORTS_MAX = 10_000
@@ -32,13 +32,13 @@ Reason = Annotated[
 def print_errors(
     context: typer.Context,
     session: Annotated[str | None, typer.Argument(help="the reports of one session")] = None,
-    limit: Limit = 1_000,
+    limit: Limit = SHOWN,
     show: Annotated[
         str | None, typer.Option(help="open (the default), fault, ended, or all (of a session)")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is open in the error queues, or more of what they hold; nothing of it is taken."""
+    """List open reports of rejected deliveries, or what the error queues hold; nothing is taken."""
     show = show or ("all" if session else "open")
     found = find_reports(client_of(context), session, limit, show)
     if as_json:
@@ -46,13 +46,13 @@ def print_errors(
         return
     rows = [
         (
-            *(one["session"], one["report"], one["type"], ", ".join(one["regions"])),
+            *(one["session"], one["report"], one["type"], describe_place(one)),
             *(describe_next(one), one.get("reason")),
         )
         for one in found["errors"]
     ]
     columns = ("session", "report", "type", "reported in", "what to do", "reason")
-    print_table(columns, rows, f"The error queues hold nothing that is shown by --show {show}.")
+    print_table(columns, rows, f"There is nothing that is shown by --show {show}.")
     for region, counts in found["counts"].items():
         tell(f"in {region}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     if not found["complete"]:
@@ -65,12 +65,13 @@ def find_reports(
 ) -> dict[str, Any]:
     """The reports of every region's queue, each once, with the regions whose queues hold it.
 
-    A region that does not answer is told and left out, and then that is not all; raises NoAnswer
-    where none answers.
+    What is open any region tells of all, and any region can end it. A region that does not answer
+    is told and left out, and then that is not all; raises NoAnswer where none answers.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     units, is_complete, lost = 0.0, True, 0
     counts: dict[str, dict[str, int]] = {}
+    is_open = show == "open"
     for url in client.urls:
         try:
             pages = [*read_region(client, url, session, limit, show)]
@@ -79,9 +80,10 @@ def find_reports(
             if lost == len(client.urls):
                 raise
             client.tell(str(error))
-            is_complete = False
+            is_complete &= is_open
             continue
-        counts[pages[-1]["region"]] = pages[-1]["counts"]
+        if not is_open:
+            counts[pages[-1]["region"]] = pages[-1]["counts"]
         for page in pages:
             units += page["request_units"]
             for one in page["errors"]:
@@ -90,9 +92,15 @@ def find_reports(
                 )
                 # Of two looks at a report the later one knows what was decided meanwhile.
                 known |= one
-                known["regions"].append(page["region"])
-                known["places"].append({"url": url, "sequence": one["sequence"]})
+                if not is_open:
+                    known["regions"].append(page["region"])
+                known["places"] += [
+                    {"url": place, "sequence": one["sequence"]}
+                    for place in (client.urls if is_open else [url])
+                ]
         is_complete &= pages[-1]["complete"] and pages[-1]["next"]["after"] is None
+        if is_open:
+            break
     errors = sorted(found.values(), key=lambda one: (not one["open"], one.get("enqueued", "")))
     return {
         "errors": errors[:limit],
@@ -110,7 +118,8 @@ def read_region(
     above: int | None = None
     seen = 0
     while True:
-        asked = {"session": session, "after": after, "above": above, "show": show, "limit": PAGE}
+        asked = {"session": session, "after": after, "above": above, "show": show}
+        asked["limit"] = max(1, min(PAGE, limit - seen))
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         page = client.ask_region(url, "GET", f"/api/errors?{query}")
         yield page
@@ -120,6 +129,11 @@ def read_region(
             above = page["next"]["above"]
         elif after is None or seen >= limit:
             return
+
+
+def describe_place(error: dict[str, Any]) -> str:
+    """Return the regions whose queues were seen to hold a report."""
+    return ", ".join(error["regions"]) or "the journal"
 
 
 def describe_next(error: dict[str, Any]) -> str:
@@ -218,7 +232,7 @@ def describe_chosen(chosen: dict[str, Any]) -> list[tuple[str, Any]]:
     """Rows that show a report before a person decides about it."""
     return [
         ("report", chosen["report"]),
-        ("reported in", ", ".join(chosen["regions"])),
+        ("reported in", describe_place(chosen)),
         ("rejected because", chosen.get("reason")),
     ]
 
@@ -296,7 +310,8 @@ def choose_reports(
         if not meant:
             raise Misuse(f"no open report that can be decided so has {reason!r} in its reason")
         return meant
-    listed = find_reports(client, session, REPORTS_MAX)["errors"]
+    open_ones = [] if report else find_reports(client, session, REPORTS_MAX, "open")["errors"]
+    listed = open_ones or find_reports(client, session, REPORTS_MAX)["errors"]
     can_be: list[dict[str, Any]] = [
         one for one in listed if report in (None, one["report"]) and is_meant(one)
     ]

@@ -13,6 +13,8 @@ from cli.display import open_progress, print_json, print_table, tell, tell_due, 
 from cli.failures import NO_ANSWER, REFUSED, NoAnswer
 
 PAGE = 100
+# So many are listed where nothing is said: each costs a look of its own.
+SHOWN = 25
 # What an app hears at least this often, in seconds, is told about when it is silent.
 OFTEN_SECONDS = 240
 
@@ -80,7 +82,7 @@ def print_sessions(
     context: typer.Context,
     prefix: Annotated[str, typer.Argument(help="only names that begin with this")] = "",
     after: Annotated[str | None, typer.Option(help="go on behind this place")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="so many sessions at most")] = PAGE,
+    limit: Annotated[int, typer.Option(min=1, help="so many sessions at most")] = SHOWN,
     changed: Annotated[bool, typer.Option("--changed", help="those that changed last")] = False,
     state: Annotated[
         str | None, typer.Option(help="those that are halted, working or parked")
@@ -145,7 +147,7 @@ def list_faults(
     cause: Annotated[
         str | None, typer.Option("--cause", help="only causes that contain this text")
     ] = None,
-    limit: Limit = PAGE,
+    limit: Limit = SHOWN,
     as_json: AsJson = False,
 ) -> None:
     """Count what needs attention by cause, and list it with the verbs that end it.
@@ -155,23 +157,25 @@ def list_faults(
     client = client_of(context)
     counted = choose_causes(find_causes(client, kind), cause)
     found: list[dict[str, Any]] = []
+    is_more: bool = counted["more"]
     asked = [{"kind": one["kind"], "cause": one["cause"]} for one in counted["causes"]]
     if cause is None:
         asked = [{"kind": name} for name in dict.fromkeys(one["kind"] for one in asked)]
     for one in asked:
-        if len(found) < limit:
-            pages = find_pages(client, "standstills", "faults", limit - len(found), None, **one)
-            found += [row for page in pages for row in page["standstills"]]
-    total = sum(one["count"] for one in counted["causes"])
-    is_more = counted["more"] or total > len(found)
+        if len(found) >= limit:
+            is_more = True
+            break
+        pages = [*find_pages(client, "standstills", "faults", limit - len(found), None, **one)]
+        found += [row for page in pages for row in page["standstills"]]
+        is_more |= pages[-1]["after"] is not None
     if as_json:
-        print_json({"causes": counted["causes"], "standstills": found, "more": is_more})
+        print_json(counted | {"standstills": found, "more": is_more})
         return
     if len(counted["causes"]) > 1 or is_more:
         print_causes(counted)
     print_standstills(found)
     if is_more:
-        tell(f"there are more: {len(found)} of {total} are shown; say a higher --limit")
+        tell(f"there are more: {len(found)} are shown; say a higher --limit")
 
 
 def choose_causes(counted: Mapping[str, Any], text: str | None) -> dict[str, Any]:
@@ -181,7 +185,7 @@ def choose_causes(counted: Mapping[str, Any], text: str | None) -> dict[str, Any
         for one in counted["causes"]
         if text is None or text in one["cause"] or text in one["example"]
     ]
-    return {"causes": chosen, "more": counted["more"]}
+    return {**counted, "causes": chosen}
 
 
 def print_causes(counted: Mapping[str, Any]) -> None:
@@ -193,6 +197,9 @@ def print_causes(counted: Mapping[str, Any]) -> None:
         for one in counted["causes"]
     ]
     print_table(("kind", "how many", "oldest", "ended by", "cause"), rows, "")
+    # An app of a release before counted at that moment.
+    if at := counted.get("counted"):
+        tell(f"counted {tell_time(at)}, and what came since")
     if counted["more"]:
         tell("there are more than were counted")
 
@@ -224,7 +231,7 @@ def list_sagas(
     prefix: Annotated[str, typer.Option(help="only keys that begin with this")] = "",
     changed: Annotated[bool, typer.Option("--changed", help="those that changed last")] = False,
     after: Annotated[str | None, typer.Option(help="go on behind this place")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="so many sagas at most")] = PAGE,
+    limit: Annotated[int, typer.Option(min=1, help="so many sagas at most")] = SHOWN,
     as_json: AsJson = False,
 ) -> None:
     """List sagas by key or last change, as their journals have them, or show one with its steps."""
@@ -303,11 +310,8 @@ def print_overview(overview: Mapping[str, Any]) -> None:
         (one["kind"], f"{write_count(one)}, the oldest {tell_time(one['oldest'])}")
         for one in overview["attention"]
     ]
-    facts += [
-        ("reports", f"{write_count(one)} in the error queue of {region}")
-        for region, one in overview["reports"].items()
-        if one["count"] or one["more"]
-    ]
+    if one := overview["reports"]:
+        facts += [("reports", f"{write_count(one)}, the oldest {tell_time(one['oldest'])}")]
     sagas = overview.get("sagas", {})
     facts += [
         (f"sagas {name}", f"{write_count(one)}, the oldest {tell_time(one['oldest'])}")

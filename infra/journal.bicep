@@ -116,6 +116,8 @@ resource sessions 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
             { path: '/saga/?' }
             { path: '/saga_in/?' }
             { path: '/saga_due/?' }
+            // A report of a rejected delivery that nobody has ended.
+            { path: '/rejected/?' }
             // Entries are found by the ids of their messages.
             { path: '/identities/[]/id/?' }
           ]

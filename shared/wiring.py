@@ -159,14 +159,7 @@ def connect(settings: Settings, handlers: Handlers, adapters: Adapters | None = 
     )
     beside, has_sagas = CosmosLeases(leases), bool(kinds_of(handlers))
     overview = Overview(
-        outside.journal,
-        beside,
-        settings.region,
-        settings.regions,
-        services.errors,
-        lag_seconds=policy.lag_seconds,
-        standstill_seconds=policy.standstill_seconds,
-        has_sagas=has_sagas,
+        services.standstills, beside, settings.region, settings.regions, has_sagas=has_sagas
     )
     services = replace(services, overview=overview)
     services.health.heartbeats = Heartbeats(

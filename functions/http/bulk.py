@@ -9,7 +9,7 @@ import azure.functions as func
 from pydantic import BaseModel, ConfigDict
 
 from functions.http.descriptions import format_seconds
-from functions.http.operate import LIMIT, read_kinds, read_limit
+from functions.http.operate import LIMIT, read_kinds, read_limit, read_overview
 from functions.http.requests import read_decision, require_request
 from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes, principal_of
@@ -19,7 +19,7 @@ from shared.domain.errors import InvalidBody
 from shared.domain.message import derive_id, require_text
 from shared.domain.resolution import VERBS, ResolutionAction
 from shared.domain.spending import count_spending
-from shared.domain.standstill import StandstillKind
+from shared.domain.standstill import NOTHING_COUNTED, StandstillKind
 from shared.engine.build import Services
 
 
@@ -63,7 +63,11 @@ routes = HttpRoutes()
     {"kind": {**TEXT, "description": f"some of {', '.join(StandstillKind)}, with commas"}},
 )
 async def list_causes(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """Count what needs attention by kind and general cause, of 10,000 records at most."""
+    """Count what needs attention by kind and general cause, of 10,000 records at most.
+
+    It is what a sweep counted at the time `counted`, and what came since; what is over since is
+    not taken off.
+    """
     require_request(request, frozenset({"kind"}))
     with count_spending() as spending:
         shown = await describe_causes(services, request.params)
@@ -72,8 +76,12 @@ async def list_causes(services: Services, request: func.HttpRequest) -> func.Htt
 
 async def describe_causes(services: Services, parameters: Mapping[str, str]) -> dict[str, Any]:
     """The causes of some kinds; raises InvalidMessage or Unavailable."""
-    causes, is_more = await services.standstills.causes(read_kinds(parameters))
+    kinds, recorded = read_kinds(parameters), (await read_overview(services)).causes
+    # Of causes that the record has no room for nothing is known but by a count of all.
+    counted = NOTHING_COUNTED if recorded is None or recorded.is_cut else recorded
+    found = await services.standstills.causes(kinds, counted)
     return {
+        "counted": format_seconds(found.at if counted is NOTHING_COUNTED else counted.at),
         "causes": [
             {
                 "kind": one.kind.value,
@@ -87,9 +95,9 @@ async def describe_causes(services: Services, parameters: Mapping[str, str]) -> 
                     if action is not ResolutionAction.EDIT
                 ],
             }
-            for one in causes
+            for one in found.causes
         ],
-        "more": is_more,
+        "more": found.is_more,
     }
 
 

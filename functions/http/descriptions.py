@@ -10,7 +10,7 @@ from functions.http.responses import STANDSTILL_HELP
 from shared.domain.journal import Entry, Resolution
 from shared.domain.message import Message
 from shared.domain.outbox import Outbox, PendingOutbox, Rerun, Staged
-from shared.domain.overview import RegionRecord
+from shared.domain.overview import Attention, RegionRecord
 from shared.domain.resolution import verbs_of
 from shared.domain.standstill import Standstill
 from shared.domain.steps import StepRecord
@@ -134,7 +134,7 @@ def describe_standstill(standstill: Standstill) -> dict[str, Any]:
 
 
 def describe_overview(record: RegionRecord) -> dict[str, Any]:
-    """Return the last look of a sweep as JSON: what needs attention, and what is in the queues.
+    """Return the last look of a sweep as JSON: what needs attention, and open reports and sagas.
 
     `rate` is what each region processed in a second of the minute before it.
     """
@@ -142,20 +142,16 @@ def describe_overview(record: RegionRecord) -> dict[str, Any]:
     return {
         "time": format_seconds(record.at),
         "attention": [
-            {"kind": kind.value, "count": one.count, "more": one.is_more}
-            | {"oldest": format_seconds(one.since)}
-            for kind, one in record.attention.items()
+            {"kind": kind.value} | describe_count(one) for kind, one in record.attention.items()
         ],
-        "reports": {
-            region: {"count": one.count, "more": one.is_more, "time": format_seconds(one.at)}
-            for region, one in record.reports.items()
-        },
-        "sagas": {
-            name: {"count": one.count, "more": one.is_more, "oldest": format_seconds(one.since)}
-            for name, one in record.sagas.items()
-        },
+        "reports": describe_count(record.reports) if record.reports else None,
+        "sagas": {name: describe_count(one) for name, one in record.sagas.items()},
         "rate": {region: record.minutes[region][at].rate for region, at in newest.items()},
     }
+
+
+def describe_count(one: Attention) -> dict[str, Any]:
+    return {"count": one.count, "more": one.is_more, "oldest": format_seconds(one.since)}
 
 
 def describe_outbox(outbox: Outbox) -> dict[str, Any]:

@@ -62,7 +62,7 @@ routes = HttpRoutes()
     "errors",
     "GET errors",
     Right.LOOK,
-    "What this region's error queue holds; nothing of it is taken.",
+    "Open reports of any region, or what this region's error queue holds; nothing is taken.",
     {200: "A page, and what to ask for next.", **REFUSED},
     {
         "session": TEXT,
@@ -73,10 +73,12 @@ routes = HttpRoutes()
     },
 )
 async def list_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """List the content of this region's error queue; nothing of it is taken.
+    """List reports; nothing of the queue is taken.
 
-    With `session`, its reports alone, those with numbers above `above`. What is open comes first,
-    then the oldest; `show` asks for some of them, and `after` is where the page before ended.
+    With `show=open` they are those of any region that nobody has ended, from the journal, and
+    `counts` has none. Otherwise they are what this region's error queue holds: what is open comes
+    first, then the oldest. With `session`, its reports alone, those with numbers above `above`;
+    `after` is where the page before ended.
     """
     require_request(request, frozenset({"session", "above", "after", "show", "limit"}))
     with count_spending() as spending:
@@ -93,13 +95,13 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
     show = parameters.get("show") or "all"
     if show not in SHOWN:
         raise InvalidMessage(f"show is one of {', '.join(SHOWN)}")
-    page = await services.errors.browse(
-        session,
-        above=above,
-        after=read_report_place(parameters.get("after") or None),
-        ranks=SHOWN[show],
-        limit=read_limit(parameters),
-    )
+    after, limit = read_report_place(parameters.get("after") or None), read_limit(parameters)
+    if show == "open":
+        page = await services.errors.list_open(session, after=after, limit=limit)
+    else:
+        page = await services.errors.browse(
+            session, above=above, after=after, ranks=SHOWN[show], limit=limit
+        )
     return {
         "region": services.region,
         "errors": [describe_report(one) for one in page.reports],
@@ -109,7 +111,9 @@ async def find_errors(services: Services, parameters: Mapping[str, str]) -> dict
         },
         "complete": page.is_all,
         "counts": {
-            name: sum(page.counts.get(rank, 0) for rank in ranks) for name, ranks in SHOWN.items()
+            name: sum(page.counts.get(rank, 0) for rank in ranks)
+            for name, ranks in SHOWN.items()
+            if page.counts
         },
     }
 

@@ -81,7 +81,7 @@ async def answer_form(services: Services, request: func.HttpRequest) -> func.Htt
         return lead_to(request, "/decisions", id=decision.id)
     about = len(wanted.members)
     if wanted.kind is not None:
-        counted, _ = await services.standstills.causes({wanted.kind})
+        counted = (await services.standstills.causes({wanted.kind})).causes
         about = sum(one.count for one in counted if one.cause in (wanted.causes or ()))
     # What identifies this decision, however often its form is sent.
     said |= {"who": wanted.who, "id": str(time.time_ns())}

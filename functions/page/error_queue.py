@@ -26,11 +26,10 @@ routes = HttpRoutes(show_problems)
 
 @routes.add("page_errors", "GET operate/errors", Right.LOOK)
 async def show_errors(services: Services, request: func.HttpRequest) -> func.HttpResponse:
-    """A page of what this region's error queue holds: what is open, unless more is asked for."""
+    """A page of open reports, or where that is asked for of what the region's queue holds."""
     require_request(request, frozenset({"session", "after", "above", "show"}))
     asked = {name: request.params.get(name, "") for name in ("session", "after", "above", "show")}
-    # Of one session all are shown.
-    asked["show"] = asked["show"] or ("all" if asked["session"] else "open")
+    asked["show"] = asked["show"] or "open"
     found = await find_errors(services, asked | {"limit": str(ERRORS_SHOWN)})
     principal = principal_of(services, request)
     return render(

@@ -146,7 +146,6 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
     ]
     is_old = bool(record.at) and now > record.at + OLD_SECONDS
     is_late = SagaCount.OVERDUE in record.sagas
-    reports = {region: one for region, one in record.reports.items() if one.count or one.is_more}
     return render(
         request,
         "overview.html",
@@ -160,10 +159,9 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         record=record,
         is_old=is_old,
         meanings=MEANINGS,
-        reports=reports,
         saga_meanings=SAGA_MEANINGS,
         is_late=is_late,
-        is_well=not (trouble or is_old or record.attention or reports or is_late)
+        is_well=not (trouble or is_old or record.attention or record.reports or is_late)
         and bool(record.at)
         and all(one.is_good for one in states),
         actions=explain_actions(states, record),

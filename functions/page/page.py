@@ -48,8 +48,8 @@ from shared.engine.build import Services
 from shared.engine.sagas.sagas import Sagas
 
 # Of each so many are on one page.
-STANDSTILLS_SHOWN = 50
-SESSIONS_SHOWN = 50
+STANDSTILLS_SHOWN = 25
+SESSIONS_SHOWN = 25
 ENTRIES_SHOWN = 20
 SAGAS_SHOWN = 50
 # How long a page that follows its session waits for a change before it is shown as it is.

@@ -6,15 +6,19 @@ that is lost is recorded by the others. A record holds the last look and the min
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum, auto
+from itertools import accumulate
+from typing import Any
 
 from shared.domain.journal import RecentEntry
 from shared.domain.moments import parse_seconds
 from shared.domain.saga.record import ListedSaga
-from shared.domain.standstill import URGENCY, Sign, StandstillKind
+from shared.domain.standstill import URGENCY, Cause, CountedCauses, StandstillKind
 
 MINUTES = 60
+# Causes that a record keeps: a minute's write and every look at the page cost by its size.
+CAUSES_CHARACTERS_MAX = 10_000
 
 
 class SagaCount(StrEnum):
@@ -42,8 +46,8 @@ class Minute:
 class Attention:
     """A count of what needs attention, of one kind, and since when the oldest does.
 
-    Sagas are counted so, too: those that run or wait since they started, others since they are due.
-    `since` is in seconds since 1970. With `is_more` there are more, all of them younger.
+    Reports are counted so, too, and sagas: those that run or wait since they started, others since
+    they are due. `since` is in seconds since 1970. With `is_more` there are more.
     """
 
     count: int
@@ -52,32 +56,20 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Reports:
-    """A count of the reports in a region's error queue that nobody has ended yet, and its time.
-
-    Deliveries that no journal took are counted: a copy of a fault is decided about in its session.
-    `is_more` says that the look did not come to the end of the queue.
-    """
-
-    count: int
-    at: float
-    is_more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class RegionRecord:
     """The record of a region: when it looked last, in seconds since 1970, and what it found.
 
     `minutes` has by region the minutes of the last hour, by their number since 1970: a minute
-    without a look is not there. `reports` are those of its own error queue, by its name. Of sagas a
-    count is left out of which there is none.
+    without a look is not there. `causes` are those of what needs attention, and `reports` are those
+    that nobody has ended. Of sagas a count is left out of which there is none.
     """
 
     at: float
     attention: Mapping[StandstillKind, Attention] = field(default_factory=dict)
     minutes: Mapping[str, Mapping[int, Minute]] = field(default_factory=dict)
-    reports: Mapping[str, Reports] = field(default_factory=dict)
+    reports: Attention | None = None
     sagas: Mapping[SagaCount, Attention] = field(default_factory=dict)
+    causes: CountedCauses | None = None
 
 
 NO_RECORD = RegionRecord(0.0)
@@ -92,32 +84,30 @@ def measure_rate(recent: Sequence[RecentEntry], region: str, seconds: float, lim
     return sum(one.messages for one in recent if one.region == region) / reach
 
 
-def count_attention(signs: Sequence[Sign], limit: int) -> dict[StandstillKind, Attention]:
-    """Return by kind what needs attention, of signs in the order of their age, the oldest first.
-
-    A session whose messages wait behind its own fault counts for the fault alone. What waits behind
-    a fault that the look did not come to counts for itself.
-    """
-    halted = {sign.session for sign in signs if sign.halts}
-    found: dict[StandstillKind, list[float]] = {}
-    for sign in signs:
-        for kind, shows in (
-            (StandstillKind.UNKNOWN, sign.halts and sign.unknown),
-            (StandstillKind.HALT, sign.halts and not sign.unknown),
-            (StandstillKind.ALERT, sign.asks and sign.alert),
-            (StandstillKind.REFUSED, sign.asks and sign.refused),
-            (StandstillKind.BLOCKED, sign.blocked),
-            (StandstillKind.GAP, sign.waits and sign.session not in halted),
-            (StandstillKind.PENDING, sign.regions),
-        ):
-            if shows:
-                found.setdefault(kind, []).append(sign.since)
-    is_more = len(signs) >= limit
+def count_attention(counted: CountedCauses) -> dict[StandstillKind, Attention]:
+    """Return by kind what needs attention, the most urgent first."""
+    found: dict[StandstillKind, list[Cause]] = {}
+    for one in counted.causes:
+        found.setdefault(one.kind, []).append(one)
     return {
-        kind: Attention(len(found[kind]), min(found[kind]), is_more)
+        kind: Attention(
+            sum(one.count for one in causes), min(one.since for one in causes), counted.is_more
+        )
         for kind in URGENCY
-        if kind in found
+        if (causes := found.get(kind))
     }
+
+
+def cut_causes(counted: CountedCauses) -> CountedCauses:
+    """Return the first causes of a count, as many as a record keeps."""
+    sizes = accumulate(len(one.cause) + len(one.example) for one in counted.causes)
+    kept = sum(size <= CAUSES_CHARACTERS_MAX for size in sizes)
+    return replace(counted, causes=counted.causes[:kept], is_cut=kept < len(counted.causes))
+
+
+def count_times(times: Sequence[float], limit: int) -> Attention | None:
+    """Return the count of what came at these times; None for none."""
+    return Attention(len(times), min(times), len(times) >= limit) if times else None
 
 
 def is_overdue(due: float | None, now: float, late_seconds: float) -> bool:
@@ -150,8 +140,9 @@ def add_look(
     at: float,
     attention: Mapping[StandstillKind, Attention],
     looked: Mapping[str, Minute],
-    reports: Mapping[str, Reports],
+    reports: Attention | None,
     sagas: Mapping[SagaCount, Attention],
+    causes: CountedCauses,
 ) -> RegionRecord:
     """Return the record after a look; what is older than an hour is left out."""
     now = int(at // 60)
@@ -163,28 +154,24 @@ def add_look(
         }
         for region in looked
     }
-    return RegionRecord(at, attention, minutes, reports, sagas)
+    return RegionRecord(at, attention, minutes, reports, sagas, causes)
 
 
 def merge_records(records: Iterable[RegionRecord]) -> RegionRecord:
     """Return the newest look of all, with the minutes of all: the newest record counts for each."""
-    merged, reports = NO_RECORD, dict[str, Reports]()
+    merged = NO_RECORD
     minutes: dict[str, dict[int, Minute]] = {}
     for record in sorted(records, key=lambda one: one.at):
         merged = record
-        reports |= record.reports
         for region, looked in record.minutes.items():
             minutes.setdefault(region, {}).update(looked)
     now = int(merged.at // 60)
-    return RegionRecord(
-        merged.at,
-        merged.attention,
-        {
+    return replace(
+        merged,
+        minutes={
             region: {at: one for at, one in looked.items() if at > now - MINUTES}
             for region, looked in minutes.items()
         },
-        reports,
-        merged.sagas,
     )
 
 
@@ -204,9 +191,7 @@ def encode_look(record: RegionRecord) -> str:
     """Return a record as text, as short as it may be: it is written once a minute."""
     document = {
         "at": record.at,
-        "attention": {
-            kind: [one.count, one.since, one.is_more] for kind, one in record.attention.items()
-        },
+        "attention": {kind: encode_count(one) for kind, one in record.attention.items()},
         "minutes": {
             region: {
                 str(at): [round(one.rate, 2), round(one.waited), round(one.silent)]
@@ -214,14 +199,15 @@ def encode_look(record: RegionRecord) -> str:
             }
             for region, looked in record.minutes.items()
         },
-        "reports": {
-            region: [one.count, one.at, one.is_more] for region, one in record.reports.items()
-        },
-        "sagas": {
-            count: [one.count, one.since, one.is_more] for count, one in record.sagas.items()
-        },
+        "open_reports": record.reports and encode_count(record.reports),
+        "sagas": {count: encode_count(one) for count, one in record.sagas.items()},
+        "causes": record.causes and asdict(record.causes),
     }
     return json.dumps(document, separators=(",", ":"))
+
+
+def encode_count(one: Attention) -> list[object]:
+    return [one.count, one.since, one.is_more]
 
 
 def decode_look(text: str | None) -> RegionRecord:
@@ -238,9 +224,15 @@ def decode_look(text: str | None) -> RegionRecord:
                 }
                 for region, looked in document["minutes"].items()
             },
-            {region: Reports(*one) for region, one in document["reports"].items()},
-            # Releases before counted no sagas.
+            # Releases before counted these otherwise, or not at all.
+            Attention(*reports) if (reports := document.get("open_reports")) else None,
             {SagaCount(k): Attention(*one) for k, one in document.get("sagas", {}).items()},
+            decode_causes(causes) if (causes := document.get("causes")) else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError):
         return NO_RECORD
+
+
+def decode_causes(document: Mapping[str, Any]) -> CountedCauses:
+    causes = (Cause(**one | {"kind": StandstillKind(one["kind"])}) for one in document["causes"])
+    return CountedCauses(**{**document, "causes": tuple(causes)})

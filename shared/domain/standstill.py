@@ -156,9 +156,31 @@ class Cause:
     since: float
 
 
-def count_causes(standstills: Iterable[Standstill]) -> list[Cause]:
-    """Return the causes of standstills, given the newest first: urgent kinds first, then many."""
-    found: dict[tuple[StandstillKind, str], Cause] = {}
+@dataclass(frozen=True, slots=True)
+class CountedCauses:
+    """The causes that a count found, the urgent kinds first, and when it was made.
+
+    `at` is in seconds since 1970, by the store's clock, and `newest` is when the newest of what was
+    counted was written. `is_more` says that there are more than were counted, all of them older,
+    and `is_cut` that some causes are left out here.
+    """
+
+    causes: tuple[Cause, ...]
+    is_more: bool
+    at: float
+    newest: float
+    is_cut: bool = False
+
+
+NOTHING_COUNTED = CountedCauses((), is_more=False, at=-1.0, newest=-1.0)
+
+
+def count_causes(standstills: Iterable[Standstill], counted: Iterable[Cause] = ()) -> list[Cause]:
+    """Return the causes of standstills, given the newest first: urgent kinds first, then many.
+
+    What was counted before is added; its example then stays.
+    """
+    found = {(one.kind, one.cause): one for one in counted}
     for one in standstills:
         key = (one.kind, one.general_cause)
         known = found.get(key, Cause(*key, one.cause, 0, one.since))

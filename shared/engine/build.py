@@ -123,7 +123,7 @@ def build(  # noqa: PLR0913 - what a worker is made of
     outputs = Outputs(dispatcher)
     folder = Folder(handlers, delivery.regions, most, policy)
     consumer = Consumer(worker, dispatcher, runner, claims, duplicates, parking, folder)
-    rejecter = Rejecter(delivery, consumer.consume)
+    rejecter = Rejecter(journal, delivery, consumer.consume)
     ingest = Ingest(producer)
     resolver, standstills = Resolver(consumer, outputs), Standstills(worker, delivery.regions)
     missing_places = MissingPlaces(places_of(delivery, policy) | (containers or {}))

@@ -5,7 +5,8 @@ positions, so the order of ids is the order of positions. Fields that say nothin
 The index, the change feed and the sweep look at these fields, which are there only while true:
 `pending` (the regions an outbox has to reach), `blocked` (the regions and their queues that take
 nothing before a person changes something), `faulted` (a person has to look at the entry),
-`claimed`, `waiting`, `milestone`. A session is listed by `listed` of its genesis.
+`claimed`, `waiting`, `milestone`. A session is listed by `listed` of its genesis, and the report of
+a rejected delivery by `rejected`, until somebody has ended it.
 
 A deployment has old code on new data for a while, and back again where it is withdrawn. So a new
 field may stand at the top of a document, in its outbox, in its message and in its identities, where
@@ -18,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime
 from itertools import takewhile
 from math import inf
 from typing import Any
@@ -38,7 +40,7 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.standstill import Sign
-from shared.ports import Document
+from shared.ports import BrowsedMessage, Document
 
 # What the store itself adds to every document: its version, and when it was written.
 VERSION_FIELD = "_etag"
@@ -53,6 +55,10 @@ WAITING_SECONDS = 60
 OF_OLD_RELEASE = "an older release began this journal, and only it can read it: see docs/upgrade.md"
 # How long staged outputs wait for their attempt to commit before the store removes them.
 STAGED_SECONDS = 3600
+# A report of more bytes lies whole in the error queue alone: a write costs by the size.
+REPORT_BYTES_MAX = 32_768
+# How long the store keeps a report that was ended: as long as the error queue keeps it at most.
+ENDED_REPORT_SECONDS = 14 * 24 * 3600
 # The fields of a message that it is stored with where it has them.
 OPTIONAL = (
     *("time", "reply_to", "reply_session", "correlation", "traceparent", "reminder", "delay"),
@@ -180,6 +186,29 @@ def encode_repetition(session: str, report: str, repetition: Repetition) -> Docu
 
 def decode_repetition(document: Mapping[str, Any]) -> Repetition:
     return Repetition(**{field.name: document[field.name] for field in fields(Repetition)})
+
+
+def report_id(report: str) -> str:
+    return f"report-{derive_id(report)}"
+
+
+def encode_report(report: Message) -> Document:
+    """Return the document by which the report of a rejected delivery is listed.
+
+    It has the report whole, unless that is large: then it says the reason alone.
+    """
+    body = report.body.decode()
+    if len(body) > REPORT_BYTES_MAX:
+        body = json.dumps({"reason": json.loads(body)["reason"]})
+    document = {"id": report_id(report.id), "session": report.session, "kind": "report"}
+    return document | {"rejected": True, "report": report.id, "type": report.type, "body": body}
+
+
+def decode_report(document: Mapping[str, Any]) -> BrowsedMessage:
+    """Return a listed report as a message of the error queue; its number there is not known."""
+    written = datetime.fromtimestamp(written_at(document), UTC)
+    said, body = document, str(document["body"]).encode()
+    return BrowsedMessage(session_in(said), 0, written, said["report"], said["type"], body)
 
 
 def session_in(document: Mapping[str, Any]) -> str:

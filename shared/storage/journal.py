@@ -34,9 +34,10 @@ from shared.domain.outbox import (
 from shared.domain.producer import NO_KEYS, BoundNumber, KeptKeys, Ledger
 from shared.domain.saga.plan import SagaState
 from shared.domain.saga.record import ListedSaga
-from shared.domain.standstill import ListPlace, Sign, take_page
+from shared.domain.standstill import CountedCauses, ListPlace, Sign, take_page
 from shared.ports import (
     NOTHING_CARRIED,
+    BrowsedMessage,
     Carried,
     Container,
     CreateDocument,
@@ -57,6 +58,8 @@ from shared.ports import (
 from shared.storage import queries
 from shared.storage.archive import ARCHIVE_ID, ARCHIVE_KIND, decode_archive_record
 from shared.storage.documents import (
+    ENDED_REPORT_SECONDS,
+    TTL_FIELD,
     VERSION_FIELD,
     blocked_key,
     decode_outbox,
@@ -64,14 +67,17 @@ from shared.storage.documents import (
     decode_parked_run,
     decode_pending,
     decode_repetition,
+    decode_report,
     decode_sign,
     decode_staged,
     encode_pending,
     encode_repetition,
+    encode_report,
     encode_staged,
     parked_id,
     parked_ids,
     repetition_id,
+    report_id,
     sequence_of,
     session_in,
     staged_ids,
@@ -541,16 +547,23 @@ class Journal:
         older_than_seconds: float,
         after: ListPlace | None = None,
         limit: int,
+        now: float | None = None,
+        counted: CountedCauses | None = None,
     ) -> Sequence[Sign]:
         """Return what shows a need in the order of the list, after a place: of all sessions or one.
 
         RESOLUTION, DRAINING and DELIVERY are looked for, the latter for these regions. A sign of
         these two counts once it is older than this, by the store's clock. Fewer than `limit` are
-        the last ones. One indexed query, and one for the time.
+        the last ones. One indexed query, and one for the time where `now` is not known. What was
+        `counted` is left out; of what a count looks for the newest may be missing, at half the
+        price.
         """
-        now = await self.time()
+        now = await self.time() if now is None else now
         late = now - older_than_seconds
-        newest = after.since if after else now + CLOCK_SLACK_SECONDS
+        known: tuple[float, float] | None = None
+        if counted is not None:
+            known = counted.newest, counted.at - older_than_seconds
+        first = after.since if after else now + CLOCK_SLACK_SECONDS
 
         def page(documents: Sequence[Document]) -> Sequence[Sign]:
             return take_page((decode_sign(one, late) for one in documents), after, limit)
@@ -564,21 +577,8 @@ class Journal:
                 and len(page(found)) == limit
             )
 
-        query = queries.signs_query(needs, regions, session, late, newest, is_enough)
+        query = queries.signs_query(needs, regions, session, late, first, is_enough, known)
         return page(await self.container.find(query))
-
-    async def oldest_signs(
-        self, now: float, regions: Sequence[str], older_than_seconds: float, limit: int
-    ) -> Sequence[Sign]:
-        """Return the signs of all sessions for these regions, the oldest first: one query.
-
-        What goes on by itself counts where it is older than this.
-        """
-        late = now - older_than_seconds
-        query = queries.signs_query(
-            queries.SIGNED, regions, None, late, now + CLOCK_SLACK_SECONDS, limit=limit
-        )
-        return [decode_sign(one, late) for one in await self.container.find(query)]
 
     async def first_parked(self, session: str, group: str) -> int | None:
         """Return the lowest sequence that a message of a group is parked under, or None."""
@@ -659,7 +659,8 @@ class Journal:
         """
         session, newest = stored.entry.session, position_id(stored.entry.position)
         found = await self.container.find(queries.partition_query(session))
-        own = (d for d in found if d["kind"] not in ("regions", "beacon", ARCHIVE_KIND))
+        # A report that was ended goes by itself, and one that is open is nothing of the session's.
+        own = (d for d in found if d["kind"] not in ("regions", "beacon", "report", ARCHIVE_KIND))
         found = sorted(own, key=lambda d: str(d["id"]))
         for document in found:
             is_newer = document["kind"] == "entry" and document["id"] > newest
@@ -800,7 +801,53 @@ class Journal:
         found = await self.container.find(query)
         return [max(0.0, now - written_at(document)) for document in found]
 
-    # What is recorded of reports in the error queue that a person sends again or dismisses.
+    # The reports of rejected deliveries, and what is recorded of those that a person ends.
+
+    async def keep_report(self, report: Message) -> None:
+        """List a report until somebody has ended it, unless it was listed before: one create."""
+        document = encode_report(report)
+        await self.container.write(report.session, [CreateDocument(document, WriteResult.TAKEN)])
+
+    async def report(self, session: str, report: str) -> BrowsedMessage | None:
+        """Return a report by its session and its id, while it is kept: one read."""
+        document = await self.container.read(session, report_id(report))
+        return decode_report(document) if document else None
+
+    async def open_reports(
+        self, after: tuple[float, str, str] | None, limit: int, session: str | None = None
+    ) -> Sequence[BrowsedMessage]:
+        """Return reports that nobody has ended, the oldest first: of one session, or of all.
+
+        `after` is the place where a page ended: a time, a session and a report. Fewer than `limit`
+        are the last ones. One indexed query.
+        """
+
+        def place(document: Document) -> tuple[float, str, str]:
+            return written_at(document), session_in(document), str(document["report"])
+
+        def page(documents: Sequence[Document]) -> list[Document]:
+            left = (one for one in documents if after is None or place(one) > after)
+            return sorted(left, key=place)[:limit]
+
+        def is_enough(found: Sequence[Document], document: Document) -> bool:
+            # All of a second is read: within it the store has no order of its own.
+            is_later = bool(found) and written_at(document) > written_at(found[-1])
+            return is_later and len(found) >= limit and len(page(found)) == limit
+
+        since = after[0] if after else 0.0
+        query = queries.open_reports_query(since, session, queries.SIGNS_MAX, is_enough)
+        return [decode_report(one) for one in page(await self.container.find(query))]
+
+    async def open_report_times(self, limit: int) -> Sequence[float]:
+        """Return when the oldest open reports of all sessions came: one indexed query."""
+        found = await self.container.find(queries.open_reports_query(0.0, None, limit))
+        return [written_at(document) for document in found]
+
+    async def close_report(self, session: str, report: str) -> None:
+        """List a report no more: one patch, which is harmless where it is done or not listed."""
+        fields = {f"/{queries.OPEN_REPORT}": False, f"/{TTL_FIELD}": ENDED_REPORT_SECONDS}
+        patch = PatchDocument(report_id(report), fields, WriteResult.TAKEN)
+        await self.container.write(session, [patch])
 
     async def repetition(self, session: str, report: str) -> Repetition | None:
         """Return what is recorded of a report, by its session and its id, or None: one read."""

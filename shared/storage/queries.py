@@ -4,6 +4,7 @@
 is found. A query of these says so, because no other document has to be looked at.
 """
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
@@ -41,12 +42,12 @@ FIELDS = {
     SessionNeed.RESOLUTION: "faulted",
     SessionNeed.COMPACTION: "milestone",
 }
+# The field that is there only while nobody has ended the report of a rejected delivery.
+OPEN_REPORT = "rejected"
 # The needs that are asked for a place: a region, or one queue of it.
 PLACED = (SessionNeed.DELIVERY, SessionNeed.UNBLOCKING)
 # The needs that a sweep looks for.
 SWEPT = (*PLACED, SessionNeed.TAKE_OVER, SessionNeed.DRAINING)
-# The needs that are signs of a standstill.
-SIGNED = (*PLACED, SessionNeed.RESOLUTION, SessionNeed.DRAINING)
 
 # Queries for documents that show a need, in the order of their ids or of their times.
 flagged_by_id = partial(Query, order="id", is_flagged=True)
@@ -60,7 +61,7 @@ def shows_need(document: Document, need: SessionNeed, place: str = "") -> bool:
 
 
 def shows_any_need(document: Document) -> bool:
-    return any(document.get(field) for field in FIELDS.values())
+    return any(document.get(field) for field in (*FIELDS.values(), OPEN_REPORT))
 
 
 def head_query(session: str, *, may_be_old: bool = False) -> Query:
@@ -219,46 +220,75 @@ def signs_query(
     session: str | None,
     late: float,
     newest: float,
-    is_enough: Callable[[list[Document], Document], bool] | None = None,
-    *,
-    limit: int = SIGNS_MAX,
+    is_enough: Callable[[list[Document], Document], bool],
+    counted: tuple[float, float] | None = None,
 ) -> Query:
     """Return the query for the signs of these needs, the newest first, from a time on backwards.
 
-    Without `is_enough` the oldest come first, and may be some seconds late. Those of DELIVERY and
-    DRAINING count if they were written at `late` or before, and outboxes if they wait for or are
-    blocked in one of the regions.
+    Those of DELIVERY and DRAINING count if they were written at `late` or before, and outboxes if
+    they wait for or are blocked in one of the regions. Of what was `counted` before, those two up
+    to the second time and others up to the first, nothing is found; then it may be old.
     """
-    is_late = "c._ts <= @late"
+    known, known_late = counted or (-1.0, -1.0)
+    is_new = " AND c._ts > @known" if counted else ""
+    is_late = "c._ts <= @late" + (" AND c._ts > @knownLate" if counted else "")
     conditions = {
-        SessionNeed.RESOLUTION: "c.faulted = true",
-        SessionNeed.UNBLOCKING: f"({contains_any('blocked', len(regions))})",
+        SessionNeed.RESOLUTION: f"(c.faulted = true{is_new})",
+        SessionNeed.UNBLOCKING: f"(({contains_any('blocked', len(regions))}){is_new})",
         SessionNeed.DRAINING: f"(c.waiting = true AND {is_late})",
         SessionNeed.DELIVERY: f"(({contains_any('pending', len(regions))}) AND {is_late})",
     }
     wanted = " OR ".join(conditions[need] for need in conditions if need in needs)
-    is_descending = is_enough is not None
-    order = "c._ts DESC" if is_descending else "c._ts"
-    sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND c._ts <= @from ORDER BY {order}"  # noqa: S608 - from our own table
+    # A store with no index for each part of the condition looks at nothing that is older.
+    is_within = "c._ts <= @from" + (" AND c._ts > @oldest" if counted else "")
+    sql = f"SELECT {SIGN_FIELDS} FROM c WHERE ({wanted}) AND {is_within} ORDER BY c._ts DESC"  # noqa: S608 - from our own table
     parameters = named(regions) | {"@late": late, "@from": newest}
+    parameters |= {"@known": known, "@knownLate": known_late, "@oldest": min(known, known_late)}
 
     def matches(document: Document) -> bool:
         written = written_at(document)
         return written <= newest and any(
             shows_need_at(document, need, regions)
-            and (written <= late or need in (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING))
+            and (
+                written > known
+                if need in (SessionNeed.RESOLUTION, SessionNeed.UNBLOCKING)
+                else known_late < written <= late
+            )
             for need in needs
         )
 
     return flagged_by_time(
         sql,
-        limit,
+        SIGNS_MAX,
         matches,
-        {name: value for name, value in parameters.items() if name in sql},
+        {name: value for name, value in parameters.items() if re.search(rf"{name}\b", sql)},
         session,
-        is_descending=is_descending,
+        is_descending=True,
         is_enough=is_enough,
-        may_be_old=not is_descending,
+        may_be_old=counted is not None,
+    )
+
+
+def open_reports_query(
+    since: float,
+    session: str | None,
+    limit: int,
+    is_enough: Callable[[list[Document], Document], bool] | None = None,
+) -> Query:
+    """Return the query for reports that nobody has ended, from a time on, the oldest first.
+
+    Without `is_enough` only their times are found, which may be old.
+    """
+    is_count = is_enough is None
+    return flagged_by_time(
+        f"SELECT {'c._ts' if is_count else '*'} FROM c WHERE c.{OPEN_REPORT} = true"  # noqa: S608 - our own names
+        " AND c._ts >= @since ORDER BY c._ts",
+        limit,
+        lambda document: bool(document.get(OPEN_REPORT)) and written_at(document) >= since,
+        {"@since": since},
+        session,
+        is_enough=is_enough,
+        may_be_old=is_count,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from shared.domain import next_entry
 from shared.domain.handler import HandlerResult
 from shared.domain.journal import Cursor, Entry, EvictedCursor, Repetition, Resolution, StateChange
+from shared.domain.message import Message
 from shared.domain.next_entry import EntryInput
 from shared.domain.outbox import (
     NO_OUTBOX,
@@ -25,6 +26,7 @@ from shared.domain.outbox import (
     Staged,
 )
 from shared.domain.producer import BoundNumber, KeptKeys, Ledger
+from shared.domain.reports import REJECTED_TYPE
 from shared.domain.saga.plan import SagaState
 from shared.ports import Carried, Container, Document, Query, SessionNeed
 from shared.storage import queries
@@ -106,6 +108,9 @@ async def fill(journal: Journal) -> None:
     kept = KeptKeys((BoundNumber("key-1", "digest", 2),), seconds=600)
     await journal.save_ledger("sent", Ledger("bank"), None, pending_in("sent", "east"), kept)
     await journal.save_regions(REGIONS, None)
+    for name in ("open", "ended"):
+        await journal.keep_report(Message(name, "stray", REJECTED_TYPE, b'{"reason":"no time"}'))
+    await journal.close_report("stray", "ended")
     await journal.begin_repetition("arrived", "r", Repetition("Ada", "mended", 1.5, "d"))
     batches = [DestinationBatch("out", (message(n, session="staged"),)) for n in range(2)]
     await journal.stage("staged", "a", batches)
@@ -119,6 +124,9 @@ async def fill(journal: Journal) -> None:
     change = StateChange(2, ({"op": "replace", "path": "/n", "value": None},))
     await journal.append(replace(step(large, "large"), state_at=1, change=change))
     await journal.append(next_entry.take_over_claim(claim("other"), attempt_of("b")))
+
+
+SIGNED = (*queries.PLACED, SessionNeed.RESOLUTION, SessionNeed.DRAINING)
 
 
 def signs(
@@ -162,13 +170,22 @@ FOUND = {
     "enough of none": queries.sessions_query(
         SessionNeed.DELIVERY, "east", 99, is_enough=lambda *_: True
     ),
-    "signs": signs(*queries.SIGNED),
+    "signs": signs(*SIGNED),
     "signs of a session": signs(SessionNeed.DELIVERY, session=LONG),
     "signs of one kind": signs(SessionNeed.DRAINING, SessionNeed.RESOLUTION),
-    "signs that are late": signs(*queries.SIGNED, late=NEVER),
-    "older signs": signs(*queries.SIGNED, newest=NEVER),
-    **{f"signs of {need.value}": signs(need) for need in queries.SIGNED},
-    "the oldest signs": queries.signs_query(queries.SIGNED, REGIONS, None, EVER, EVER, limit=1_000),
+    "signs that are late": signs(*SIGNED, late=NEVER),
+    "older signs": signs(*SIGNED, newest=NEVER),
+    **{f"signs of {need.value}": signs(need) for need in SIGNED},
+    "signs that are new": queries.signs_query(
+        SIGNED, REGIONS, None, EVER, EVER, lambda *_: False, (NEVER, EVER)
+    ),
+    "signs that are late only now": queries.signs_query(
+        SIGNED, REGIONS, None, EVER, EVER, lambda *_: False, (EVER, NEVER)
+    ),
+    "open reports": queries.open_reports_query(0.0, None, 9, lambda *_: False),
+    "open reports of a session": queries.open_reports_query(0.0, "stray", 9, lambda *_: False),
+    "open reports of nobody": queries.open_reports_query(EVER, None, 9, lambda *_: False),
+    "times of open reports": queries.open_reports_query(0.0, None, 9),
     "changed": queries.changed_query(None, EVER, 99),
     **{
         f"changed, of {need.value}": queries.changed_query(need, EVER, 99)

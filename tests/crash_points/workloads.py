@@ -634,24 +634,34 @@ async def sent_again(regions: BusinessRegions) -> object:
 
 
 async def dismissed(regions: BusinessRegions) -> object:
-    """A rejected delivery that somebody began to send again, and that another one dismisses."""
+    """A rejected delivery that somebody began to send again, and that another one dismisses.
+
+    A crash left another one listed that was ended before.
+    """
     said = dict[str, object](to_properties(BILLS[0]))
     with regions.undisturbed():
         east = regions.workers["east"]
         report = await east.rejecter.reject(SESSION, said, BILLS[0].body, "no time")
         begun = Repetition("Ada", "its sender is mended", regions.clock.today(), digest="what")
         await regions.journal.begin_repetition(SESSION, report.id, begun)
+        other = await east.rejecter.reject(SESSION, said, BILLS[1].body, "no time")
+        ended = replace(begun, digest="", is_done=True)
+        await regions.journal.begin_repetition(SESSION, other.id, ended)
     regions.clock.seconds += FINISH_SECONDS_MAX + 1
 
     async def dismiss(worker: Services) -> None:
-        (found,) = (await worker.errors.browse(SESSION, limit=1)).reports
-        at = found.queued
-        await worker.errors.dismiss(
-            RepeatRequest(at.session, at.id, at.sequence, "Bob", "it was sent by hand")
-        )
+        for found in (await worker.errors.list_open(limit=2)).reports:
+            at = found.queued
+            await worker.errors.dismiss(
+                RepeatRequest(at.session, at.id, at.sequence, "Bob", "it was sent by hand")
+            )
 
     await regions.insist(dismiss)
+    # Said once more, it takes the report off the list, whatever was cut short.
+    request = RepeatRequest(SESSION, report.id, 0, "Bob", "it was sent by hand")
+    await regions.insist(lambda worker: worker.errors.dismiss(request))
     regions.faults.is_over = True
+    assert await regions.journal.open_report_times(2) == []
     stored = await regions.journal.repetition(SESSION, report.id)
     return stored and (stored.who, stored.is_dismissed, stored.is_done)
 
@@ -774,11 +784,8 @@ async def archived(regions: BusinessRegions) -> object:
 
     async def look_around(worker: Services) -> None:
         leases = CosmosLeases(MemoryContainer(MemoryStore(regions.clock)))
-        given = (worker.journal, leases, worker.region, REGIONS, worker.errors)
-        if (
-            await Overview(*given, lag_seconds=5, standstill_seconds=300, has_sagas=True).look({})
-            is None
-        ):
+        overview = Overview(worker.standstills, leases, worker.region, REGIONS, has_sagas=True)
+        if await overview.look({}) is None:
             raise Unavailable("a later run looks again")
 
     await regions.insist(look_around)

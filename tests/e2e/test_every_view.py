@@ -104,7 +104,7 @@ async def send_again_on_the_page(
     await expect(page.get_by_text("The message is safe")).to_be_visible()
     await look(page, "sent", folder)
     until(lambda: "N999" in stack.entries(), what="the effect")
-    await open_view("/errors", session="N999")
+    await open_view("/errors", session="N999", show="all")
     await expect(page.get_by_text("Ada has sent it again")).to_be_visible()
     identities = [one["id"] for e in stack.entries()["N999"] for one in e["identities"]]
     assert len(identities) == 1
@@ -230,7 +230,7 @@ async def test_ten_thousand_sessions_are_found_and_paged(
 
         await page.goto(where)
         costs = [await read_cost()]
-        for first in ("N00050", "N00100"):
+        for first in ("N00025", "N00050"):
             await page.get_by_role("link", name="Next page").click()
             await expect(page.get_by_role("row").nth(1)).to_contain_text(first)
             costs.append(await read_cost())
@@ -240,6 +240,6 @@ async def test_ten_thousand_sessions_are_found_and_paged(
         few = await read_cost()
         await page.screenshot(path=folder / "ten-thousand-light.png", full_page=True)
 
-    # Fifty small queries and one search: what a page costs does not grow with the journal.
+    # Twenty-five small queries and one search: what a page costs does not grow with the journal.
     assert max(costs) < 1.1 * min(costs)
     assert few < max(costs)

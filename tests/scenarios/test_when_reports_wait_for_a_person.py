@@ -16,6 +16,7 @@ from shared.domain.wire import PREFIX, to_properties
 from shared.engine.build import Services
 from shared.engine.operate.error_queue import QueuedReport, RepeatRequest
 from shared.engine.publish.ingest import KEY_SECONDS
+from shared.storage.documents import ENDED_REPORT_SECONDS, REPORT_BYTES_MAX
 from shared.testkit.injected_faults import CallFault
 from tests.asking import ask
 from tests.world import DELAY_SECONDS, REGIONS, World, message
@@ -214,3 +215,96 @@ async def test_when_a_fault_is_dismissed_its_session_still_waits(world: World) -
     head = await world.journal.head("acc-1")
     assert head is not None
     assert head.halt is not None
+
+
+async def open_sessions(worker: Services, session: str | None = None, limit: int = 2) -> list[str]:
+    """The sessions of the reports that are listed as open, page by page."""
+    found: list[str] = []
+    after = None
+    while True:
+        page = await worker.errors.list_open(session, after=after, limit=limit)
+        found += [one.queued.session for one in page.reports]
+        after = page.after
+        if after is None:
+            return found
+
+
+async def test_open_ones_are_listed_and_ended_without_a_look_into_any_queue(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(5):
+        await reject(world, message(n, session=f"acc-{n}"))
+        world.clock.seconds += n % 2
+    await world.east.consumer.consume(message(0, session="acc-9", kind="account.burn"))
+    monkeypatch.setattr(world.east.errors, "browser", None)
+
+    listed = (await world.east.errors.list_open(limit=9)).reports
+    assert await open_sessions(world.west) == [f"acc-{n}" for n in range(5)]
+    assert await open_sessions(world.west, "acc-3") == ["acc-3"]
+    await world.east.errors.dismiss(about(listed[0]))
+    sent = await world.east.errors.send_again(about(listed[1]))
+
+    assert await open_sessions(world.west) == ["acc-2", "acc-3", "acc-4"]
+    assert (sent.session, sent.body) == ("acc-1", message(1).body)
+    # A copy of a delivery that was ended is known while it is kept, and asks for nobody.
+    await reject(world, message(0, session="acc-0"))
+    assert await open_sessions(world.west) == ["acc-2", "acc-3", "acc-4"]
+    world.clock.seconds += ENDED_REPORT_SECONDS
+    await reject(world, message(0, session="acc-0"))
+    assert await open_sessions(world.west) == ["acc-2", "acc-3", "acc-4"]
+
+
+@pytest.mark.parametrize("decision", ["dismiss", "send_again"])
+async def test_when_a_crash_leaves_an_ended_one_listed_the_next_look_takes_it_off(
+    world: World, decision: str
+) -> None:
+    await reject(world, message(0, session="acc-7"))
+    (report,) = (await world.east.errors.list_open(limit=9)).reports
+    world.journal.fault_plan.plan("close_report", CallFault.REFUSED)
+    with pytest.raises(LockstepError):
+        await getattr(world.east.errors, decision)(about(report))
+    assert await world.journal.open_report_times(9)
+
+    assert await open_sessions(world.west) == []
+
+    assert not await world.journal.open_report_times(9)
+    assert len(world.bus.messages("east", "in")) == (decision == "send_again")
+
+
+async def test_when_it_is_large_it_is_listed_and_lies_whole_in_the_queue(world: World) -> None:
+    large = replace(message(0, session="acc-7"), body=b'{"amount":7}' + b" " * REPORT_BYTES_MAX)
+    await reject(world, large)
+    world.clock.seconds += DELAY_SECONDS
+    (listed,) = (await world.east.errors.list_open(limit=9)).reports
+    assert (listed.document, listed.is_repeatable) == ({"reason": "no time"}, False)
+    with pytest.raises(NotRepeatable, match="whole in one report"):
+        await world.east.errors.send_again(about(listed))
+    (in_queue,) = await reports_of(world.east, "acc-7")
+
+    sent = await world.east.errors.send_again(about(in_queue))
+
+    assert sent.body == large.body
+    assert await open_sessions(world.east) == []
+
+
+async def test_when_the_journal_is_silent_nothing_is_reported_and_the_delivery_stays(
+    world: World,
+) -> None:
+    world.journal.fault_plan.plan("keep_report", CallFault.REFUSED)
+
+    with pytest.raises(LockstepError):
+        await reject(world, message(0))
+
+    assert not await world.journal.open_report_times(9)
+    assert world.bus.messages("east", "errors") == []
+
+
+async def test_when_a_session_is_removed_its_open_report_stays(world: World) -> None:
+    await reject(world, message(5, session="acc-7"))
+    await world.east.consumer.consume(message(0, session="acc-7"))
+    (stored,) = await world.journal.oldest_entries("acc-7", 9)
+
+    assert await world.journal.remove_session(stored)
+
+    assert await world.journal.head("acc-7") is None
+    assert await open_sessions(world.east) == ["acc-7"]

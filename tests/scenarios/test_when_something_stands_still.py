@@ -10,7 +10,7 @@ from shared.domain.errors import InvalidMessage, NotOpen, OutcomeUnknown, Unavai
 from shared.domain.journal import Resolution
 from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.standstill import StandstillKind
-from shared.engine.operate.standstills import READ_AT_ONCE
+from shared.engine.operate.standstills import FEWEST
 from shared.ports import SessionNeed
 from shared.testkit.injected_faults import CallFault, ProcessKilled
 from tests.sized_outputs import WRITER, handlers, writing
@@ -212,7 +212,7 @@ async def test_for_one_that_is_over_no_second_page_of_sessions_is_read(world: Wo
     page = await world.east.standstills.find(limit=50)
 
     assert [one.session.partition("-")[0] for one in page.standstills] == ["open"] * 50
-    assert world.journal.fault_plan.made.count("head") == 50 + READ_AT_ONCE
+    assert world.journal.fault_plan.made.count("head") == 50 + FEWEST
 
 
 async def test_150_open_ones_are_all_listed_the_newest_first(world: World) -> None:

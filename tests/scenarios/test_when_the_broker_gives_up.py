@@ -370,7 +370,7 @@ async def test_what_no_handler_would_take_is_refused_before_it_is_recorded(world
     with pytest.raises(InvalidBody):
         await world.east.errors.send_again(replace(request_for(report), body=b'{"amount":"x"}'))
     with pytest.raises(NotRepeatable, match="any more"):
-        await world.east.errors.send_again(replace(request_for(report), sequence=99))
+        await world.east.errors.send_again(replace(request_for(report), report="other"))
 
     await world.east.errors.send_again(request_for(report))
     assert len(sent(world)) == 1

@@ -215,9 +215,10 @@ CLAIM_CALLS = {"stored_entry", "replace"}
 STAGING_CALLS = {"stage_part", "staged"}
 ARRIVAL_CALLS = {"marker"}
 EVICTION_CALLS = {"cursor"}
-PAGE_CALLS = {"listed", "recent_entries", "waiting_seconds", "oldest_signs", "entries_since"}
+PAGE_CALLS = {"listed", "recent_entries", "waiting_seconds", "entries_since"}
 PAGE_CALLS |= {"changed", "time", "sagas", "sagas_by_time", "sagas_due_first", "entries_naming"}
 REPETITION_CALLS = {"repetition", "record_repetition", "end_repetition"}
+REPORT_CALLS = {"keep_report", "report", "open_reports", "open_report_times", "close_report"}
 BLOCKED_CALLS = {"blocked", "blocked_queues", "decide"}
 SENDING_CALLS = {"begin_sending"}
 ENDING_CALLS = {"end_ledger", "end_all_ledgers", "note_quiet", "remove_session", "remove_ledgers"}
@@ -242,7 +243,7 @@ ONE_PAIR_IN = 1 if IS_PROOF else 61
 def test_no_call_of_the_journal_is_forgotten_here() -> None:
     elsewhere = PRODUCER_CALLS | BACKGROUND_CALLS | CLAIM_CALLS | STAGING_CALLS | ARRIVAL_CALLS
     elsewhere |= OPERATOR_CALLS | BLOCKED_CALLS | EVICTION_CALLS | PAGE_CALLS | REPETITION_CALLS
-    elsewhere |= SENDING_CALLS | ENDING_CALLS
+    elsewhere |= SENDING_CALLS | ENDING_CALLS | REPORT_CALLS
     assert {*STORE_CALLS} | elsewhere == CALLS
 
 

@@ -105,7 +105,6 @@ async def fill(cloud: CloudProcess, size: JournalSize) -> None:
         await filling.work_all(lambda name: filling.add_report(services, name), strays)
         show_progress(f"reports: {time.monotonic() - begun:.0f} s")
         await filling.process_many(services, "N00000", 40)
-    await filling.record_look(cloud)
     show_progress(f"filled: {time.monotonic() - begun:.0f} s")
 
 
@@ -123,6 +122,7 @@ def list_pages() -> Iterator[tuple[str, str, Mapping[str, str]]]:
     yield "session, halted", "/session", {"session": "halted-00001"}
     yield "error queue", "/errors", {}
     yield "error queue, one session", "/errors", {"session": "stray-0001"}
+    yield "error queue, all of a session", "/errors", {"session": "stray-0001", "show": "all"}
     yield "sagas", "/sagas", {}
     yield "sagas under way", "/sagas", {"state": "running"}
     yield "saga, completed", "/saga", {"key": "order-00000"}
@@ -201,6 +201,8 @@ def run_views(size: JournalSize, data: Path, rounds: int) -> int:
     with running_cloud("--data", str(data), settings=QUIET) as cloud:
         if not is_filled:
             asyncio.run(fill(cloud, size))
+        # The sweeps, which are switched off, would look once a minute.
+        asyncio.run(filling.record_look(cloud))
         hosts = cloud.contract["hosts"]
         os.environ |= {
             "LOCKSTEP_URL": ",".join([hosts[HERE], *(u for r, u in hosts.items() if r != HERE)]),

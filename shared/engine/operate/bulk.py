@@ -90,10 +90,10 @@ class BulkDecisions:
             about = len(wanted.members)
             after = None
             if wanted.kind is not None:
-                counted, _ = await self.standstills.causes({wanted.kind})
+                counted = await self.standstills.causes({wanted.kind})
                 about = sum(
                     one.count
-                    for one in counted
+                    for one in counted.causes
                     if wanted.causes is None or one.cause in wanted.causes
                 )
                 after = ListPlace(now, "")

@@ -1,9 +1,11 @@
 """Look into the error queue, and end what it holds: once, whoever presses where.
 
-The error queue is read without taking anything: it keeps what it has for whoever else reads it. A
-report has the same id in every region's error queue, so who sends it again or dismisses it is
-recorded under that id, beside the journals, before anything is sent. Then the message is numbered
-by the app, under an id that follows from the report's: begun twice, it is one message.
+The error queue is read without taking anything: it keeps what it has for whoever else reads it.
+What is open is listed by the journal, whole unless it is large: for a look into the queue the
+broker has to hold each session. A report has the same id in every region's error queue, so who
+sends it again or dismisses it is recorded under that id, beside the journals, before anything is
+sent. Then the message is numbered by the app, under an id that follows from the report's: begun
+twice, it is one message.
 
 A copy of a fault is not sent again. Its message is in the journal, and a decision runs it there.
 """
@@ -138,7 +140,9 @@ class QueuedReport:
 
     @cached_property
     def place(self) -> ReportPlace:
-        is_open = self.queued.type == REJECTED_TYPE and self.stand_in is None
+        # Of a large delivery the first part is listed.
+        is_first = self.document.get("from", 0) == 0 and "properties_text" not in self.document
+        is_open = self.queued.type == REJECTED_TYPE and is_first and self.stand_in is None
         rank = Rank.OPEN if is_open else Rank.NOTED
         if self.repetition is not None and self.repetition.is_done:
             rank = Rank.ENDED
@@ -221,6 +225,25 @@ class ErrorQueue:
         above_next = None if found.is_all else seen
         return QueuePage(left[:limit], following, found.is_all, above_next, counts)
 
+    async def list_open(
+        self, session: str | None = None, *, after: ReportPlace | None = None, limit: int
+    ) -> QueuePage:
+        """A page of the reports of any region that nobody has ended, the oldest first.
+
+        It holds no session, and costs one search and a read for each report. Raises Unavailable.
+        """
+        place = after and (after.enqueued, after.session, after.report)
+        found = await self.journal.open_reports(place, limit + 1, session)
+        slots = asyncio.Semaphore(READ_AT_ONCE)
+        shown = await asyncio.gather(*(self.read(one, slots) for one in found[:limit]))
+        ended = [one for one in shown if one.place.rank is Rank.ENDED]
+        # Its end was recorded, and a crash came before this, or a copy of the delivery after it.
+        for one in ended:
+            await self.journal.close_report(one.queued.session, one.queued.id)
+        left = [one for one in shown if one not in ended]
+        following = shown[-1].place if len(found) > limit else None
+        return QueuePage(left, following, is_all=True, above=None, counts={})
+
     async def read(self, queued: BrowsedMessage, slots: asyncio.Semaphore) -> QueuedReport:
         """A report with what is recorded of it."""
         async with slots:
@@ -265,6 +288,7 @@ class ErrorQueue:
         )
         sent = await self.ingest.take(message.session, draft)
         await self.journal.end_repetition(request.session, request.report)
+        await self.journal.close_report(request.session, request.report)
         return sent
 
     async def require_ended(self, report: QueuedReport) -> None:
@@ -290,9 +314,12 @@ class ErrorQueue:
         await self.find(request)
         wanted = dismissal(request.who, request.why, self.worker.clock.today())
         stored = await self.journal.begin_repetition(request.session, request.report, wanted)
-        if not stored.is_done and self.is_too_late(stored):
+        if stored.is_done:
+            await self.journal.close_report(request.session, request.report)
+        elif self.is_too_late(stored):
             # Nobody can finish it any more, so nobody is in the way.
             await self.journal.end_repetition(request.session, request.report, wanted)
+            await self.journal.close_report(request.session, request.report)
             return wanted
         if not stored.is_dismissed:
             done = "has sent it again before" if stored.is_done else "began to send it again"
@@ -309,7 +336,15 @@ class ErrorQueue:
         return self.make_message(await self.find(request), request)
 
     async def find(self, request: RepeatRequest) -> QueuedReport:
-        """The report that is meant; raises NotRepeatable where it is not there."""
+        """The report that is meant; raises NotRepeatable where it is not there.
+
+        One that the journal has is not looked for in the queue, unless the request says where.
+        """
+        kept = await self.journal.report(request.session, request.report)
+        if kept is not None:
+            listed = QueuedReport(kept, read_report(kept.body), None)
+            if listed.is_repeatable or not request.sequence:
+                return listed
         region, browser = self.worker.owner.region, self.browser
         if browser is None:
             raise Unavailable("this worker cannot look into queues")

@@ -6,32 +6,31 @@ where it wakes no feed. A page that is open reads small documents, and none of t
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shared.domain.errors import LockstepError
 from shared.domain.overview import (
     Minute,
     RegionRecord,
-    Reports,
     add_look,
     count_attention,
     count_sagas,
+    count_times,
+    cut_causes,
     decode_look,
     encode_look,
     measure_rate,
     merge_records,
 )
-from shared.domain.reports import REJECTED_TYPE
 from shared.engine.operate.heartbeats import SWEEP, Leases, record_id
+from shared.engine.operate.standstills import Standstills
 from shared.ports import StoreClock
 from shared.storage.journal import Journal
 
-# A look measures the minute before it by so many entries at most, and counts so many signs and
-# sagas.
-LOOK_SECONDS, ENTRIES_MAX, SIGNS_MAX, SAGAS_MAX = 60.0, 500, 500, 500
-# How often the region's error queue is counted, which holds its sessions for a moment, and so many
-# of its messages at most: each takes a read.
-COUNT_SECONDS, REPORTS_MAX, REPORTS_AT_ONCE = 300.0, 50, 16
+# A look measures the minute before it by so many entries at most, and counts so many sagas and
+# reports.
+LOOK_SECONDS, ENTRIES_MAX, SAGAS_MAX, REPORTS_MAX = 60.0, 500, 500, 200
+# Where a count found more than so many standstills, the next one is so much later.
+COUNTED_OFTEN_MAX, COUNT_SECONDS = 1_000, 300.0
 # One answer of a process is good for so long.
 SHOWN_SECONDS = 15.0
 
@@ -41,23 +40,19 @@ class Overview:
 
     def __init__(
         self,
-        journal: Journal,
+        standstills: Standstills,
         leases: Leases,
         region: str,
         regions: Sequence[str],
-        errors: Any,  # an ErrorQueue
         *,
-        lag_seconds: float,
-        standstill_seconds: float,
         has_sagas: bool,
     ) -> None:
-        self.journal = journal
+        self.standstills = standstills
+        self.journal: Journal = standstills.worker.journal
+        self.policy = standstills.worker.policy
         self.leases = leases
         self.region = region
         self.regions = tuple(regions)
-        self.errors = errors
-        self.lag_seconds = lag_seconds
-        self.standstill_seconds = standstill_seconds
         self.has_sagas = has_sagas
         self.kept: str | None = None
         self.began_at = float("-inf")
@@ -78,13 +73,17 @@ class Overview:
             journal = self.journal
             # One after another: nobody waits for a look.
             recent = await journal.recent_entries(now, LOOK_SECONDS, ENTRIES_MAX)
-            signs = await journal.oldest_signs(
-                now, self.regions, self.standstill_seconds, SIGNS_MAX
-            )
+            kept = decode_look(self.kept)
+            attention, causes = kept.attention, kept.causes
+            often = sum(one.count for one in attention.values()) <= COUNTED_OFTEN_MAX
+            if causes is None or often or now >= causes.at + COUNT_SECONDS:
+                causes = await self.standstills.causes(now=now)
+                attention = count_attention(causes)
             waiting = [
-                await journal.waiting_seconds(now, region, self.lag_seconds, 1)
+                await journal.waiting_seconds(now, region, self.policy.lag_seconds, 1)
                 for region in self.regions
             ]
+            reports = count_times(await journal.open_report_times(REPORTS_MAX), REPORTS_MAX)
             running = await journal.sagas_due_first(SAGAS_MAX) if self.has_sagas else []
         except LockstepError:
             return self.kept
@@ -96,32 +95,10 @@ class Overview:
             )
             for region, waits in zip(self.regions, waiting, strict=True)
         }
-        kept, attention = decode_look(self.kept), count_attention(signs, SIGNS_MAX)
-        reports = await self.count_reports(kept.reports.get(self.region), now)
-        sagas = count_sagas(running, now, self.standstill_seconds, SAGAS_MAX)
-        self.kept = encode_look(add_look(kept, now, attention, looked, reports, sagas))
+        sagas = count_sagas(running, now, self.policy.standstill_seconds, SAGAS_MAX)
+        added = add_look(kept, now, attention, looked, reports, sagas, cut_causes(causes))
+        self.kept = encode_look(added)
         return self.kept
-
-    async def count_reports(self, counted: Reports | None, now: float) -> dict[str, Reports]:
-        """Return the count of the region's own reports, which may be that of an earlier look."""
-        last = {self.region: counted} if counted is not None else {}
-        browser, queue = self.errors.browser, self.errors.queue
-        if browser is None or (counted is not None and now < counted.at + COUNT_SECONDS):
-            return last
-        slots = asyncio.Semaphore(REPORTS_AT_ONCE)
-        try:
-            found = await browser.browse_sessions(self.region, queue, REPORTS_MAX)
-            rejected = {
-                (one.session, one.id): one for one in found.messages if one.type == REJECTED_TYPE
-            }
-            reports = await asyncio.gather(
-                *(self.errors.read(one, slots) for one in rejected.values())
-            )
-        except LockstepError:
-            return last
-        # The lowest rank asks for somebody.
-        count = sum(one.place.rank == 0 for one in reports)
-        return {self.region: Reports(count, now, not found.is_all)}
 
     async def show(self) -> RegionRecord:
         """Return the newest look of any region with everybody's minutes, at most 15 s late.

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from shared.domain.errors import OutcomeUnknown
 from shared.domain.message import ID_CHARACTERS_MAX, Message, cut_text, derive_id
@@ -11,6 +11,7 @@ from shared.domain.outbox import ERRORS
 from shared.domain.reports import REJECTED_TYPE, shorten
 from shared.domain.wire import stand_in
 from shared.engine.dispatch.deliver import Delivery
+from shared.storage.journal import Journal
 
 NO_SESSION = "unknown"
 # The part of what a message takes that a piece of the delivery has, of which base64 makes a third
@@ -22,7 +23,13 @@ PIECE_PART, PROPERTIES_PART = 0.45, 0.2
 class Rejecter:
     """Names the end of deliveries that are not messages of ours."""
 
-    def __init__(self, delivery: Delivery, consume: Callable[[Message], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        delivery: Delivery,
+        consume: Callable[[Message], Awaitable[object]],
+    ) -> None:
+        self.journal = journal
         self.delivery = delivery
         self.consume = consume
 
@@ -37,12 +44,14 @@ class Rejecter:
         """
         # The journal first: while it does not answer, each delivery would add another report. After
         # a crash in between the delivery comes again, and finds its entry.
-        most = self.delivery.queues.body_bytes_max
-        report = build_reports(session, properties, body, reason, most)[0]
-        message = stand_in(properties, report.id, reason)
-        if message is not None:
+        reports = self.build(session, properties, body, reason)
+        message = stand_in(properties, reports[0].id, reason)
+        if message is None:
+            await self.journal.keep_report(reports[0])
+        else:
+            # Its session asks for somebody, so the report is not listed besides.
             await self.consume(message)
-        return await self.reject(session, properties, body, reason)
+        return await self.send(reports)
 
     async def reject(
         self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
@@ -50,11 +59,21 @@ class Rejecter:
         """Send body, properties and reason to the error queue of every region that can be reached.
 
         The report has the same id for every copy of the same delivery; a large one has several
-        parts, and the first is returned. Raises OutcomeUnknown when no region surely has it; the
-        delivery must then stay in its queue.
+        parts, and the first is returned, which the journal lists until somebody has ended it.
+        Raises OutcomeUnknown when no region surely has it, and what the store raises; the delivery
+        must then stay in its queue.
         """
+        reports = self.build(session, properties, body, reason)
+        await self.journal.keep_report(reports[0])
+        return await self.send(reports)
+
+    def build(
+        self, session: str | None, properties: Mapping[str, object], body: bytes, reason: str
+    ) -> list[Message]:
         most = self.delivery.queues.body_bytes_max
-        reports = build_reports(session, properties, body, reason, most)
+        return build_reports(session, properties, body, reason, most)
+
+    async def send(self, reports: Sequence[Message]) -> Message:
         outbox = self.delivery.address_all(ERRORS, reports)
         if not await self.delivery.deliver(outbox):
             raise OutcomeUnknown("no region surely took the rejected delivery")

@@ -8,12 +8,13 @@ one more for each producer group that has parked messages, and for a state that 
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.domain.errors import LockstepError, NewerState
 from shared.domain.journal import Entry
 from shared.domain.standstill import (
-    Cause,
+    NOTHING_COUNTED,
+    CountedCauses,
     ListPlace,
     Sign,
     Standstill,
@@ -33,7 +34,7 @@ log = logging.getLogger("lockstep.standstills")
 SIGNS_MAX = 1_000
 # Signs that are counted at most by their causes, and sessions in which a number is looked for.
 COUNTED_MAX, GAPS_MAX = 10_000, 100
-READ_AT_ONCE = 16
+READ_AT_ONCE, FEWEST = 16, 4
 
 NEEDS = {
     StandstillKind.HALT: SessionNeed.RESOLUTION,
@@ -79,10 +80,12 @@ class Standstills:
         written again while somebody pages moves to the first page.
         """
         found: list[Standstill] = []
-        sessions, looked_at = SessionReader(self.worker), 0
+        sessions, looked_at, fewest = SessionReader(self.worker), 0, FEWEST
         while looked_at < SIGNS_MAX:
-            # Each has its session read: for the last of a page not a whole page is read once more.
-            wanted = limit if causes else min(limit, max(limit - len(found), READ_AT_ONCE))
+            # Each has its session read: for the last of a page few are read first, then twice as
+            # many each time.
+            wanted = limit if causes else min(limit, max(limit - len(found), fewest))
+            fewest = 2 * fewest if looked_at else fewest
             signs = await self.worker.journal.signs(
                 {NEEDS[kind] for kind in kinds},
                 self.regions,
@@ -107,25 +110,38 @@ class Standstills:
         return StandstillPage(tuple(found), after)
 
     async def causes(
-        self, kinds: Collection[StandstillKind] = frozenset(StandstillKind)
-    ) -> tuple[list[Cause], bool]:
-        """Count standstills by cause; whether there are more than were counted. Raises Unavailable.
+        self,
+        kinds: Collection[StandstillKind] = frozenset(StandstillKind),
+        counted: CountedCauses = NOTHING_COUNTED,
+        *,
+        now: float | None = None,
+    ) -> CountedCauses:
+        """Count standstills by cause, or add those that are newer than a count. Raises Unavailable.
 
         A fault counts as its record shows it: no session is read for it. What is parked in a halted
-        session counts for the halt alone.
+        session counts for the halt alone. What was counted and is over by now is not taken off.
         """
+        journal = self.worker.journal
+        now = await journal.time() if now is None else now
         signs: list[Sign] = []
         while len(signs) < COUNTED_MAX:
-            page = await self.worker.journal.signs(
+            page = await journal.signs(
                 {NEEDS[kind] for kind in kinds},
                 self.regions,
                 older_than_seconds=self.worker.policy.standstill_seconds,
                 after=signs[-1].place if signs else None,
                 limit=SIGNS_MAX,
+                now=now,
+                counted=counted,
             )
             signs += page
             if len(page) < SIGNS_MAX:
                 break
+        # Of what was counted for its fault, and is late only now, that alone is new.
+        signs = [
+            one if one.since > counted.newest else replace(one, asks=False, halts=False, blocked={})
+            for one in signs
+        ]
         halted = {sign.session for sign in signs if sign.halts}
         waiting = {
             sign.session: sign for sign in signs if sign.waits and sign.session not in halted
@@ -137,8 +153,13 @@ class Standstills:
         for sign in signs:
             if not sign.waits:
                 found += explain_record(sign, is_halted=True)
+        causes = count_causes(
+            (one for one in found if one.kind in kinds),
+            (one for one in counted.causes if one.kind in kinds),
+        )
         is_more = len(signs) >= COUNTED_MAX or len(waiting) > GAPS_MAX
-        return count_causes(one for one in found if one.kind in kinds), is_more
+        newest = max((sign.since for sign in signs), default=counted.newest)
+        return CountedCauses(tuple(causes), is_more or counted.is_more, now, newest)
 
 
 class SessionReader:

@@ -65,15 +65,16 @@ async def test_reports_of_several_sessions_are_told_with_what_can_be_done(
 ) -> None:
     assert run("errors")[:2] == (
         0,
-        "The error queues hold nothing that is shown by --show open.\n",
+        "There is nothing that is shown by --show open.\n",
     )
     for name in ("acc-7", "acc-8"):
         await reject(world, name)
     await world.east.consumer.consume(message(0, session="acc-9", kind="account.burn"))
     world.clock.seconds += DELAY_SECONDS
 
-    rows = {line.split()[0]: line for line in run("errors", "--show", "all")[1].splitlines()}
-    _, is_open, counted = run("errors")
+    _, everything, counted = run("errors", "--show", "all")
+    rows = {line.split()[0]: line for line in everything.splitlines()}
+    _, is_open, _ = run("errors")
     _, first, more = run("errors", "--limit", "1")
     listed = json.loads(run("errors", "acc-8", "--json")[1])["errors"]
 
@@ -132,7 +133,7 @@ async def test_when_both_regions_rejected_it_is_one_report_and_sent_once(
 ) -> None:
     await reject(world, "acc-7", 0, *REGIONS)
 
-    (listed,) = json.loads(run("errors", "--json")[1])["errors"]
+    (listed,) = json.loads(run("errors", "--show", "all", "--json")[1])["errors"]
     assert run(*AGAIN, "--report", listed["report"], "--yes")[0] == 0
     assert run(*AGAIN, "--yes")[0] == 0
 
@@ -147,11 +148,14 @@ async def test_when_one_region_alone_has_the_report_it_is_listed_and_sent_by_tha
 ) -> None:
     with world.without("east"):
         await reject(world, "acc-7", 0, "west")
-        while_away = run("errors", "--json")
+        while_away = run("errors", "--show", "all", "--json")
         assert json.loads(while_away[1])["complete"] is False
+        # What is open is told by the region that answers, of all regions.
+        (of_all,) = json.loads(run("errors", "--json")[1])["errors"]
     assert "east is away" in while_away[2]
+    assert of_all["session"] == "acc-7"
 
-    (listed,) = json.loads(run("errors", "--json")[1])["errors"]
+    (listed,) = json.loads(run("errors", "--show", "all", "--json")[1])["errors"]
     assert run(*AGAIN, "--yes")[0] == 0
 
     assert listed["regions"] == ["west"]

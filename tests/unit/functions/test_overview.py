@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from functions.handlers import orders
+from functions.http.bulk import describe_causes
 from functions.http.operate import list_sessions, show_status
 from functions.http.watch import tell_tail
 from functions.page.overview import show_overview
@@ -20,7 +21,6 @@ from shared.domain.overview import (
     Attention,
     Minute,
     RegionRecord,
-    Reports,
     SagaCount,
     add_look,
     count_sagas,
@@ -28,12 +28,14 @@ from shared.domain.overview import (
     encode_look,
     merge_records,
 )
+from shared.domain.resolution import ResolutionAction, ResolutionRequest
 from shared.domain.saga.plan import SagaState
 from shared.domain.saga.record import ListedSaga
-from shared.domain.standstill import StandstillKind
+from shared.domain.standstill import Cause, CountedCauses, StandstillKind
+from shared.domain.wire import to_properties
 from shared.engine.build import Services
 from shared.engine.operate.heartbeats import SWEEP, Heartbeats
-from shared.engine.operate.overview import Overview
+from shared.engine.operate.overview import COUNT_SECONDS, Overview
 from shared.testkit.memory import MemoryContainer
 from shared.testkit.memory_store import MemoryStore
 from tests.asking import ask, document
@@ -70,10 +72,7 @@ class Swept:
             self.leases, region, REGIONS, journal=journal, has_sagas=True
         )
         self.overviews[region] = Overview(
-            *(journal, self.leases, region, REGIONS, services.errors),
-            lag_seconds=5,
-            standstill_seconds=300,
-            has_sagas=True,
+            services.standstills, self.leases, region, REGIONS, has_sagas=True
         )
 
     async def sweep(self, *regions: str, silent: float = 0.0) -> None:
@@ -192,7 +191,7 @@ async def test_when_a_look_fails_what_was_recorded_of_the_hour_stays(
     async def fail(*_: object) -> None:
         raise Unavailable("the journal is silent")
 
-    monkeypatch.setattr(swept.world.journal, "oldest_signs", fail)
+    monkeypatch.setattr(swept.world.journal, "open_report_times", fail)
     swept.world.clock.seconds += 60
     await swept.sweep("east")
 
@@ -268,14 +267,107 @@ async def test_status_tells_programs_the_same(swept: Swept) -> None:
     assert shown["rate"] == {"east": 0.02, "west": 0.0}
 
 
+async def count(swept: Swept) -> dict[tuple[str, str], int]:
+    """What a new process in west counts by kind and cause, from the records and what is newer."""
+    swept.start("west")
+    found = await describe_causes(swept.services("west"), {})
+    return {(one["kind"], one["cause"][:9]): one["count"] for one in found["causes"]}
+
+
+async def burn(swept: Swept, *sessions: str, kind: str = "account.burn") -> None:
+    for session in sessions:
+        await swept.world.east.consumer.consume(message(0, session=session, kind=kind))
+    swept.world.clock.seconds += 1
+
+
+async def test_causes_are_those_of_the_look_and_what_came_or_became_late_since(
+    swept: Swept,
+) -> None:
+    assert await count(swept) == {}
+    await burn(swept, "a", "b")
+    swept.world.bus.unavailable.add("west")
+    await burn(swept, "late")
+    await swept.sweep("east")
+    (cause,) = await count(swept)
+    assert await count(swept) == {cause: 3}
+
+    await burn(swept, "c")
+    await burn(swept, "other", kind="account.none")
+    await swept.world.east.consumer.consume(message(1, session="gap"))
+    swept.world.clock.seconds += 400
+    seen = await count(swept)
+
+    fresh = await swept.world.west.standstills.causes()
+    assert seen == {(one.kind.value, one.cause[:9]): one.count for one in fresh.causes}
+    assert seen[cause] == 4
+    assert {kind for kind, _ in seen} == {"halt", "gap", "pending"}
+    # What is over is counted until the next look.
+    skip = ResolutionRequest(ResolutionAction.SKIP, "Ada", "not needed")
+    await swept.world.west.resolver.decide("a", skip)
+    assert (await count(swept))[cause] == 4
+    await swept.sweep("west")
+    assert (await count(swept))[cause] == 3
+
+
+async def test_where_much_was_counted_the_next_count_comes_later_and_hides_nothing(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.engine.operate.overview.COUNTED_OFTEN_MAX", 1)
+    await burn(swept, "a", "b")
+    await swept.sweep("east")
+    await burn(swept, "c")
+    await swept.sweep("east")
+    assert await overview_of(swept) == 2
+    assert [*(await count(swept)).values()] == [3]
+
+    swept.world.clock.seconds += COUNT_SECONDS
+    await swept.sweep("east")
+
+    assert await overview_of(swept) == 3
+    assert [*(await count(swept)).values()] == [3]
+
+
+async def overview_of(swept: Swept) -> int:
+    record = decode_look(await swept.leases.read("$timer-east-sweep"))
+    return record.attention[StandstillKind.HALT].count
+
+
+async def test_causes_that_a_record_has_no_room_for_are_counted_anew(
+    swept: Swept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.domain.overview.CAUSES_CHARACTERS_MAX", 1)
+    await burn(swept, "a")
+    await burn(swept, "other", kind="account.none")
+    await swept.sweep("east")
+
+    assert sorted((await count(swept)).values()) == [1, 1]
+    assert await overview_of(swept) == 2
+
+
+async def test_open_reports_are_counted_for_all_regions_with_a_link(swept: Swept) -> None:
+    stray = message(0, session="stray")
+    for region in REGIONS:
+        rejecter = getattr(swept.world, region).rejecter
+        await rejecter.reject("stray", to_properties(stray), stray.body, "no time")
+    await swept.sweep("east")
+
+    text = await swept.show()
+
+    assert row_of(text, "report").startswith("report 1 ")
+    assert "All is well" not in text
+    assert "/api/operate/errors" in text
+
+
 def test_a_record_is_read_as_it_was_written_and_keeps_an_hour() -> None:
     record = NO_RECORD
     counted = {StandstillKind.HALT: Attention(500, 7.0, is_more=True)}
     sagas = {SagaCount.RUNNING: Attention(3, 5.0), SagaCount.OVERDUE: Attention(1, 9.0)}
+    halt = Cause(StandstillKind.HALT, "no flight …", "no flight 7", 500, 7.0)
+    causes = CountedCauses((halt,), is_more=True, at=9.0, newest=8.0)
     for minute in range(2 * MINUTES):
         looked = {"east": Minute(1.5, 3.0), "west": Minute(0.0, 0.0, silent=130.0)}
-        reports = {"east": Reports(2, minute * 60.0)}
-        record = add_look(record, minute * 60.0, counted, looked, reports, sagas)
+        reports = Attention(2, minute * 60.0)
+        record = add_look(record, minute * 60.0, counted, looked, reports, sagas, causes)
 
     text = encode_look(record)
 

@@ -378,8 +378,9 @@ async def test_a_rejected_delivery_is_previewed_and_then_sent_once(world: World)
     assert (await press(("confirmed", "yes"), ("type", "account.burn")))[0] == 409
     left = await read(world, show_errors)
     assert "There is no open report here." in left
-    assert "Sent again or dismissed: 1" in left
-    assert "Ada has sent it again: mended" in await read(world, show_errors, show="ended")
+    ended = await read(world, show_errors, show="ended")
+    assert "Sent again or dismissed: 1" in ended
+    assert "Ada has sent it again: mended" in ended
 
 
 async def test_the_open_reports_of_a_page_are_sent_again_together_and_one_that_cannot_be_stays(
