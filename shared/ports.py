@@ -185,12 +185,16 @@ class ReplaceDocument:
 
 @dataclass(frozen=True, slots=True)
 class PatchDocument:
-    """Set fields of a document that must exist, and be of this version where one is given."""
+    """Set fields of a document that must exist, and be of this version where one is given.
+
+    With `unless_empty`, the name of a field that is a list, this must have something in it.
+    """
 
     document_id: str
     fields: Mapping[str, Any]
     refused: WriteResult
     version: str | None = None
+    unless_empty: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

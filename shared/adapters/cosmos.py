@@ -350,10 +350,12 @@ def encode_operation(operation: Operation) -> tuple[Any, ...]:
         case ReplaceDocument(document, version):
             name, arguments = "replace", (document["id"], document)
             conditions["if_match_etag"] = version
-        case PatchDocument(document_id, fields, _, version):
+        case PatchDocument(document_id, fields, _, version, filled):
             changes = [{"op": "set", "path": path, "value": v} for path, v in fields.items()]
             name, arguments = "patch", (document_id, changes)
             conditions |= {"if_match_etag": version} if version else {}
+            if filled:
+                conditions["filter_predicate"] = f"FROM c WHERE ARRAY_LENGTH(c.{filled}) > 0"
         case DeleteDocument(document_id, _, version):
             name, arguments = "delete", (document_id,)
             conditions |= {"if_match_etag": version} if version else {}

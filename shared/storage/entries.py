@@ -497,7 +497,7 @@ def keep_beside(entry: Entry) -> list[Operation]:
 
 def patch_pending(
     document_id: str, regions: Sequence[str], refused: WriteResult, version: str | None = None
-) -> Operation:
+) -> PatchDocument:
     """Say which regions an outbox still waits for, without a read."""
     left: dict[str, Any] = {"/pending": list(regions), "/outbox/regions": list(regions)}
     return PatchDocument(document_id, left, refused, version)

@@ -344,9 +344,13 @@ class Journal:
     async def leave_pending(self, session: str, position: int, regions: Sequence[str]) -> None:
         """Record which regions an entry's outbox still waits for: one patch without a read.
 
-        For the worker that made the entry and sent its outputs, which must not be staged ones.
+        For the worker that made the entry and sent its outputs, which must not be staged ones. An
+        outbox that others brought out meanwhile stays over: what its outputs are made of may have
+        been removed since.
         """
-        left = patch_pending(position_id(position), regions, WriteResult.ORPHANED)
+        left = patch_pending(position_id(position), regions, WriteResult.TAKEN)
+        if regions:
+            left = replace(left, unless_empty="pending")
         await self.container.write(session, [left])
 
     async def decide(self, pending: PendingOutbox, decisions: Mapping[str, OutputDecision]) -> None:

@@ -145,7 +145,11 @@ class MemoryStore:
                 return self.is_there(session, document_id)
             case ReplaceDocument(document, version):
                 return self.is_there(session, document["id"], version)
-            case PatchDocument(document_id, version=of) | DeleteDocument(document_id, version=of):
+            case PatchDocument(document_id, version=of, unless_empty=filled):
+                stored = self.read(session, document_id)
+                is_filled = filled is None or bool(stored and stored.get(filled))
+                return is_filled and self.is_there(session, document_id, of)
+            case DeleteDocument(document_id, version=of):
                 return self.is_there(session, document_id, of)
 
     def is_there(self, session: str, document_id: str, version: str | None = None) -> bool:

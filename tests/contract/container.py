@@ -73,7 +73,9 @@ class ContainerContract:
         self, container: Container, session: str
     ) -> None:
         first, _ = await container.write(session, [creation(session, n) for n in "abcd"])
-        _, version = await container.write(session, [creation(session, "e", deep={"kept": 1})])
+        _, version = await container.write(
+            session, [creation(session, "e", deep={"kept": 1}, list=[7])]
+        )
 
         result, last = await container.write(
             session,
@@ -83,7 +85,7 @@ class ContainerContract:
                 UpsertDocument(document(session, "c", n=1)),
                 UpsertDocument(document(session, "f", n=2)),
                 PatchDocument("d", {"/n": 3, "/list": []}, ORPHANED),
-                PatchDocument("e", {"/deep/n": 4}, TAKEN, version),
+                PatchDocument("e", {"/deep/n": 4}, TAKEN, version, unless_empty="list"),
             ],
         )
 
@@ -109,6 +111,8 @@ class ContainerContract:
             lambda session: ReplaceDocument(document(session, "gone"), STALE, ORPHANED),
             lambda _: PatchDocument("gone", {"/n": 1}, ORPHANED),
             lambda _: PatchDocument("there", {"/n": 1}, ORPHANED, STALE),
+            lambda _: PatchDocument("there", {"/n": 1}, ORPHANED, unless_empty="list"),
+            lambda _: PatchDocument("there", {"/n": 1}, ORPHANED, unless_empty="nothing"),
             lambda _: DeleteDocument("gone", ORPHANED),
             lambda _: DeleteDocument("there", ORPHANED, STALE),
             lambda _: ReadDocument("gone", ORPHANED),
@@ -119,6 +123,8 @@ class ContainerContract:
             "replace nothing",
             "patch nothing",
             "patch another version",
+            "patch what is empty",
+            "patch what is not there",
             "delete nothing",
             "delete another version",
             "read nothing",
@@ -127,7 +133,7 @@ class ContainerContract:
     async def test_the_first_that_is_refused_says_what_it_means_and_nothing_happens(
         self, container: Container, session: str, refused: Callable[[str], Operation]
     ) -> None:
-        await container.write(session, [creation(session, "there", n=0)])
+        await container.write(session, [creation(session, "there", n=0, list=[])])
         before = await container.read(session, "there")
 
         answer = await container.write(

@@ -140,10 +140,10 @@ class SqliteContainer:
                 is_taken = True
             case ReplaceDocument(document, version):
                 is_taken = self.wanted(session, document["id"], version) is not None
-            case PatchDocument(document_id, fields, version=of):
+            case PatchDocument(document_id, fields, version=of, unless_empty=filled):
                 made = self.wanted(session, document_id, of)
-                is_taken = made is not None
-                if made is not None:
+                is_taken = made is not None and (filled is None or bool(made.get(filled)))
+                if made is not None and is_taken:
                     apply_patch(made, fields)
             case DeleteDocument(document_id, version=of):
                 is_taken = self.wanted(session, document_id, of) is not None

@@ -305,3 +305,26 @@ async def test_when_it_is_sent_and_that_is_not_recorded_yet_what_follows_waits(
     east, west = (world.outputs(region) for region in REGIONS)
     assert [json.loads(body)["total"] for _, body in east] == [1, 3]
     assert east == west
+
+
+@in_world(lambda: World(LoopClock()))
+async def test_when_its_worker_wakes_after_others_brought_it_out_it_stays_over(
+    world: World,
+) -> None:
+    @in_place_of(world.journal, "leave_pending")
+    async def wake_late(method: Any, *arguments: Any) -> object:
+        await asyncio.sleep(10 * LAG_SECONDS)
+        return await method(*arguments)
+
+    with world.without("west"):
+        taking = asyncio.create_task(world.east.consumer.consume(BILLS[0]))
+        await asyncio.sleep(1)
+    for region in REGIONS:
+        await asyncio.sleep(LAG_SECONDS)
+        await world.worker(region).recovery.sweep()
+    assert await world.pending() == []
+
+    await taking
+
+    assert await world.pending() == []
+    assert world.outputs("west") == await bodies_of_a_quiet_world(1)
