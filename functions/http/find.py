@@ -18,7 +18,7 @@ from functions.http.responses import respond
 from functions.http.routes import REFUSED, TEXT, HttpRoutes
 from shared.domain.access import Right
 from shared.domain.errors import LockstepError
-from shared.domain.following import OUTPUTS_MAX, Hop, SentBy, SentOutput, trace_of
+from shared.domain.following import OUTPUTS_MAX, FollowedOutput, Hop, SentBy, trace_of
 from shared.domain.journal import Entry, MessageIdentity
 from shared.domain.message import require_text
 from shared.domain.resolution import POSITION_MAX
@@ -182,5 +182,5 @@ def describe_way_hop(hop: Hop) -> dict[str, Any]:
     return keep_known(described)
 
 
-def describe_known(one: SentBy | SentOutput | None) -> dict[str, Any] | None:
+def describe_known(one: SentBy | FollowedOutput | None) -> dict[str, Any] | None:
     return None if one is None else keep_known(asdict(one))

@@ -17,6 +17,7 @@ from functions.page.view import render, show_problems
 from shared.domain.access import Right
 from shared.domain.errors import InvalidMessage, LockstepError
 from shared.domain.overview import RegionRecord, SagaCount
+from shared.domain.saga.record import kinds_of
 from shared.domain.standstill import StandstillKind
 from shared.engine.build import Services
 from shared.engine.operate.health import RegionHealth
@@ -159,6 +160,7 @@ async def show_overview(services: Services, request: func.HttpRequest) -> func.H
         record=record,
         is_old=is_old,
         meanings=MEANINGS,
+        has_sagas=bool(kinds_of(services.handlers)),
         saga_meanings=SAGA_MEANINGS,
         is_late=is_late,
         is_well=not (trouble or is_old or record.attention or record.reports or is_late)

@@ -8,7 +8,7 @@ from shared.charts import paint, write_text
 from shared.domain.journal import Status
 
 # As it is told over HTTP: with a status where it is an entry.
-type Hop = Mapping[str, Any]
+type DescribedHop = Mapping[str, Any]
 
 LANE, ROW, TOP, MARGIN = 210, 44, 40, 20
 # So many letters of a name fit into a lane.
@@ -16,7 +16,7 @@ LETTERS = 26
 
 
 def draw_sequence(
-    hops: Sequence[Hop], start: tuple[str, int], link_hop: Callable[[str, int], str]
+    hops: Sequence[DescribedHop], start: tuple[str, int], link_hop: Callable[[str, int], str]
 ) -> str:
     """Return the hops of a way as SVG; the entry it was asked for is `start`, and is bold.
 
@@ -51,7 +51,7 @@ def draw_sequence(
     )
 
 
-def draw_hop(x: int, y: int, hop: Hop, *, is_start: bool) -> str:
+def draw_hop(x: int, y: int, hop: DescribedHop, *, is_start: bool) -> str:
     """Return the mark of a hop, and what is said of it."""
     status = hop.get("status")
     colour = {None: "muted", Status.FAULTED: "bad", Status.COMPLETED: "good"}.get(status, "region1")
@@ -60,7 +60,7 @@ def draw_hop(x: int, y: int, hop: Hop, *, is_start: bool) -> str:
     return mark + write_named(x + 9, y + 4, label_hop(hop), bold=is_start)
 
 
-def label_hop(hop: Hop) -> str:
+def label_hop(hop: DescribedHop) -> str:
     """Say what a hop is in a few words."""
     if "status" in hop:
         return f"position {hop['position']}: {hop['status']}"
@@ -69,7 +69,7 @@ def label_hop(hop: Hop) -> str:
     return str(hop["output"].get("said", "not known"))
 
 
-def draw_arrow(left: int, x: int, y: int, hop: Hop) -> list[str]:
+def draw_arrow(left: int, x: int, y: int, hop: DescribedHop) -> list[str]:
     """Return the arrow of an output to where it went; one to its own session is a bow."""
     stroke, tip = f'stroke="{paint("muted")}" fill="none"', x + (-7 if left < x else 7)
     if left == x:
@@ -83,7 +83,7 @@ def draw_arrow(left: int, x: int, y: int, hop: Hop) -> list[str]:
     ]
 
 
-def write_type(x: int, y: int, hop: Hop, side: str) -> str:
+def write_type(x: int, y: int, hop: DescribedHop, side: str) -> str:
     return write_text(x, y, fit_lane(str(hop["output"].get("type", ""))), side=side)
 
 

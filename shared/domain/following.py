@@ -45,7 +45,7 @@ class SentBy:
 
 
 @dataclass(frozen=True, slots=True)
-class SentOutput:
+class FollowedOutput:
     """An output of an entry, and what became of it as far as is known.
 
     `position` is that of the entry in its session which names it; `said` is why there is none.
@@ -69,7 +69,7 @@ class Hop:
 
     depth: int
     before: int | None
-    output: SentOutput | None
+    output: FollowedOutput | None
     session: str
     position: int | None
     entry: Entry | None = None
@@ -139,7 +139,7 @@ def choose_entry(found: Collection[Entry], message_id: str) -> Entry | None:
 def order_hops(
     entries: Mapping[Place, Entry],
     causes: Mapping[Place, SentBy],
-    outputs: Mapping[Place, Sequence[SentOutput]],
+    outputs: Mapping[Place, Sequence[FollowedOutput]],
 ) -> list[Hop]:
     """Return a way as its hops, from the first entry on, each with what follows right behind it.
 

@@ -131,7 +131,7 @@ async def test_when_a_region_is_lost_one_decision_is_about_a_queue_that_is_missi
         await take(
             world.east, *(message(s, session=f"acc-{n}", kind="account.bill") for s in range(2))
         )
-    (cause,), _ = await world.west.standstills.causes()
+    (cause,) = (await world.west.standstills.causes()).causes
 
     with world.without("west"):
         wanted = replace(

@@ -13,12 +13,12 @@ from shared.domain.errors import LockstepError, UnknownSession
 from shared.domain.following import (
     MESSAGES_MAX,
     OUTPUTS_MAX,
+    FollowedOutput,
     Hop,
     KeptOutput,
     Place,
     Sender,
     SentBy,
-    SentOutput,
     choose_entry,
     derive_output_ids,
     has_sent,
@@ -52,7 +52,7 @@ class Follower:
         self.slots = asyncio.Semaphore(READ_AT_ONCE)
         self.entries: dict[Place, Entry] = {}
         self.causes: dict[Place, SentBy] = {}
-        self.outputs: dict[Place, list[SentOutput]] = {}
+        self.outputs: dict[Place, list[FollowedOutput]] = {}
         self.left: list[str] = []
 
     async def follow(self, session: str, position: int) -> list[Hop]:
@@ -106,7 +106,7 @@ class Follower:
             kept = ((one.message.type, one.queue) for one in outputs)
             type_, queue = next(kept, (None, None))
             here = entry.position
-            self.outputs[place] = [SentOutput(identity.id, entry.session, type_, queue, here)]
+            self.outputs[place] = [FollowedOutput(identity.id, entry.session, type_, queue, here)]
             entry = cause
 
     async def find_cause(
@@ -174,9 +174,9 @@ class Follower:
 
     async def find_outputs(
         self, entry: Entry, session: str, sent: Sequence[KeptOutput]
-    ) -> tuple[list[SentOutput], list[Entry]]:
+    ) -> tuple[list[FollowedOutput], list[Entry]]:
         """Return what became of an entry's outputs for a session, and the entries that say so."""
-        outputs, entries = list[SentOutput](), list[Entry]()
+        outputs, entries = list[FollowedOutput](), list[Entry]()
         try:
             async with self.slots:
                 ids = [one.message.id for one in sent]
@@ -184,7 +184,7 @@ class Follower:
                 head: Entry | None = None
                 for one in sent:
                     queue = self.queues.resolve(one.queue)
-                    output = SentOutput(one.message.id, session, one.message.type, queue)
+                    output = FollowedOutput(one.message.id, session, one.message.type, queue)
                     outputs.append(output)
                     if (reached := choose_entry(found, one.message.id)) is not None:
                         outputs[-1] = replace(output, position=reached.position)
@@ -223,7 +223,7 @@ class Follower:
             return []
         found = [one for entries in several for one in entries]
         self.outputs[entry.session, entry.position] = [
-            SentOutput(identity.id, one.session, identity.type, position=one.position)
+            FollowedOutput(identity.id, one.session, identity.type, position=one.position)
             for one in found
             for identity in one.identities
             if identity.id in ids
