@@ -12,6 +12,7 @@ from typing import Any
 import azure.functions as func
 
 from functions.http.descriptions import format_moment, keep_known
+from functions.http.follow import Follower
 from functions.http.operate import LIMIT, read_limit
 from functions.http.requests import read_whole, require_request
 from functions.http.responses import respond
@@ -25,7 +26,6 @@ from shared.domain.resolution import POSITION_MAX
 from shared.domain.saga.record import kinds_of
 from shared.domain.spending import count_spending, limit_spending
 from shared.engine.build import Services
-from shared.engine.operate.follow import Follower
 
 # What a search may cost in request units, unless its caller says otherwise, and at most.
 UNITS, UNITS_MAX = 200, 10_000

@@ -92,10 +92,12 @@ FINAL_KINDS = frozenset(
 
 def leftover_violations(world: World) -> Iterator[Violation]:
     """Check that nothing is left that should be removed, and that what is old is compacted."""
-    store = world.journal.store
+    store, rejected = world.journal.store, {*world.observed.rejected.values()}
     for session, partition in store.partitions.items():
         for document in partition.values():
-            if document["kind"] not in FINAL_KINDS and document.get("ttl", -1) < 0:
+            # What was rejected is listed until a person ends it.
+            is_final = document["kind"] in FINAL_KINDS or document.get("report") in rejected
+            if not is_final and document.get("ttl", -1) < 0:
                 yield Violation("P8", f"{session}: {document['id']} is left over")
         # Nothing is removed that no archive has, where there has to be one.
         if world.variant.small_limits and not world.variant.policy.keeps_inputs:

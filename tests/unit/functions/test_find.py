@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from functions.handlers import shooting_range
 from functions.handlers.orders import handlers as saga_handlers
 from functions.http.find import NAMES_MAX, find_over_http, follow_over_http
+from functions.http.follow import ENTRIES_MAX, HOPS_MAX
 from functions.page.find import show_found, show_way
 from functions.page.page import show_timeline
 from shared.domain.errors import Unavailable
@@ -21,7 +22,6 @@ from shared.domain.handler import OUTPUTS, Context, Handled, Handlers, Output
 from shared.domain.message import Message
 from shared.domain.spending import CURRENT
 from shared.engine.build import Services
-from shared.engine.operate.follow import ENTRIES_MAX, HOPS_MAX
 from shared.engine.sagas.sagas import Sagas
 from shared.storage.entries import position_id
 from shared.testkit.memory_store import EPOCH_SECONDS
